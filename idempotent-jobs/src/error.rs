@@ -1,0 +1,207 @@
+//! Errors: [`JobError`] for the authors of jobs, [`Error`] for those who operate them.
+
+use std::fmt;
+
+use crate::message::Coordinates;
+
+/// Any error a handler, a driver or a codec can raise.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// What a job returns: `Ok(())` commits, an error rolls back and retries, a
+/// [terminal](JobError::terminal) one gives up at once.
+pub type JobResult = Result<(), JobError>;
+
+/// Why an attempt of a job failed.
+///
+/// Any error becomes one by `?` and is retried. It deliberately does not implement
+/// [`std::error::Error`], so that the conversion from every error type stays possible.
+pub struct JobError {
+    source: BoxError,
+    terminal: bool,
+}
+
+impl JobError {
+    /// An error that no retry can mend: the message is given up at once.
+    pub fn terminal(error: impl Into<BoxError>) -> Self {
+        Self { source: error.into(), terminal: true }
+    }
+
+    /// Whether the message is given up without further attempts.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The error as the handler raised it.
+    pub fn source(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.source
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for JobError {
+    fn from(error: E) -> Self {
+        Self { source: error.into(), terminal: false }
+    }
+}
+
+impl fmt::Debug for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.terminal { "terminal" } else { "retry" };
+        write!(f, "{kind}: {}", Chain(&*self.source))
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Chain(&*self.source))
+    }
+}
+
+/// Turns the error of a `Result` into a [terminal](JobError::terminal) one.
+///
+/// ```
+/// use idempotent_jobs::prelude::*;
+///
+/// fn parse(text: &str) -> Result<u32, JobError> {
+///     text.parse::<u32>().terminal()
+/// }
+/// assert!(parse("x").unwrap_err().is_terminal());
+/// ```
+pub trait Terminal<T> {
+    /// Gives the message up at once instead of retrying it.
+    fn terminal(self) -> Result<T, JobError>;
+}
+
+impl<T, E: Into<BoxError>> Terminal<T> for Result<T, E> {
+    fn terminal(self) -> Result<T, JobError> {
+        self.map_err(JobError::terminal)
+    }
+}
+
+/// An error and its sources on one line, `a: b: c`.
+pub(crate) struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            write!(f, ": {error}")?;
+            next = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Why a message cannot be processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The payload is not what the job's codec can read.
+    Decode,
+    /// The payload is null, and the job needs one.
+    Tombstone,
+    /// A part of the key is absent or null.
+    KeyMissing,
+    /// The `idempotency-key` header and the message's own fields disagree.
+    KeyMismatch,
+    /// No job of the topic takes this event.
+    UnknownEvent,
+    /// The key was used before with another payload.
+    Conflict,
+    /// The job said that no retry can help.
+    Terminal,
+    /// Every attempt failed.
+    Exhausted,
+    /// The handler ended the transaction it was lent.
+    TransactionEndedByHandler,
+}
+
+impl Reason {
+    /// The word used in errors, metrics and tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Decode => "decode",
+            Self::Tombstone => "tombstone",
+            Self::KeyMissing => "key_missing",
+            Self::KeyMismatch => "key_mismatch",
+            Self::UnknownEvent => "unknown_event",
+            Self::Conflict => "conflict",
+            Self::Terminal => "terminal",
+            Self::Exhausted => "exhausted",
+            Self::TransactionEndedByHandler => "transaction_ended_by_handler",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A message that cannot be processed: which rule it broke, and the words for a person.
+#[derive(Debug)]
+pub struct Rejection {
+    /// The rule.
+    pub reason: Reason,
+    /// What was found and what to do. Holds no payload and no secret.
+    pub detail: String,
+}
+
+impl Rejection {
+    /// A rejection for `reason`, explained by `detail`.
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+/// What ends [`run`](crate::run) with a failure.
+///
+/// `Debug` prints the same text as `Display`, with every source, because that is what a
+/// `main` returning it shows.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The worker did not start; every problem found is listed.
+    #[error("the worker did not start:{}", list(.0))]
+    Start(Vec<String>),
+    /// A message could not be processed and the process stopped before its offset.
+    #[error(
+        "stopped at {at}: job {job}, reason {reason}: {detail} \
+         (the offset was not committed: the message is read again at the next start)"
+    )]
+    Stopped {
+        /// Where the message lies.
+        at: Coordinates,
+        /// The job, or `-` when no job takes the message.
+        job: String,
+        /// The rule it broke.
+        reason: Reason,
+        /// What was found and what to do.
+        detail: String,
+    },
+    /// Running jobs did not finish within the shutdown budget; their messages come again.
+    #[error("{running} running job(s) did not finish within {budget:?} and were rolled back; their messages are read again")]
+    ShutdownTimeout {
+        /// Jobs still running when the budget ended.
+        running: usize,
+        /// The budget.
+        budget: std::time::Duration,
+    },
+    /// The Kafka client cannot go on.
+    #[error("kafka: {0}")]
+    Kafka(String),
+    /// The database cannot be used.
+    #[error("database: {0}")]
+    Store(String),
+}
+
+fn list(problems: &[String]) -> String {
+    problems.iter().map(|problem| format!("\n  - {problem}")).collect()
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Chain(self))
+    }
+}

@@ -1,0 +1,202 @@
+//! A declared job, and the one narrow waist between the macro and the runtime.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+
+use crate::codec;
+use crate::context::{Context, Handle, IsolationLevels, States};
+use crate::error::{JobResult, Rejection};
+use crate::extract::Extract;
+use crate::fingerprint::{Fingerprint, Scheme};
+use crate::key::{Key, Part};
+use crate::message::Message;
+use crate::retry::Backoff;
+
+/// A job's running attempt, as the generated block returns it.
+pub type Running<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
+
+/// The transaction isolation of a job, as PostgreSQL names the levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Isolation {
+    /// `READ COMMITTED`, the default.
+    #[default]
+    ReadCommitted,
+    /// `REPEATABLE READ`.
+    RepeatableRead,
+    /// `SERIALIZABLE`.
+    Serializable,
+}
+
+/// What a job declares, without its types.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Unique among the jobs of one database.
+    pub name: &'static str,
+    /// The topic it reads.
+    pub topic: &'static str,
+    /// The one event it takes; `None` takes all.
+    pub event: Option<&'static str>,
+    /// Names and kinds of the key's parts: `order_id:number,op:text`.
+    pub key_form: String,
+    /// What must not differ between two messages of one key.
+    pub scheme: Scheme,
+    /// Attempts after the first before the message is given up.
+    pub retries: u32,
+    /// The waits between attempts.
+    pub backoff: Backoff,
+    /// The whole attempt, from begin to the answer of commit.
+    pub timeout: Duration,
+    /// The transaction's isolation.
+    pub isolation: Isolation,
+}
+
+/// A message made ready for a job.
+pub struct Prepared {
+    /// Its dedup key.
+    pub key: Key,
+    /// Its fingerprint by the job's scheme.
+    pub fingerprint: Fingerprint,
+    /// The decoded payload, of the job's own type.
+    pub payload: Payload,
+}
+
+/// A decoded payload of a type only its job knows.
+pub type Payload = Box<dyn Any + Send>;
+
+/// A declared job with its payload's type erased, run with handles of type `H`.
+#[async_trait]
+pub trait Job<H>: Send + Sync {
+    /// What it declares.
+    fn spec(&self) -> &Spec;
+    /// What it needs of the worker: one sentence for each thing that is missing.
+    fn check(&self, states: &States) -> Vec<String>;
+    /// Decodes, and computes key and fingerprint.
+    fn prepare(&self, message: &Message) -> Result<Prepared, Rejection>;
+    /// Enters the handler.
+    async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult;
+}
+
+/// The handler as the generated block calls it.
+pub type Entry<H, P> = for<'a> fn(&'a mut H, P, &'a Context) -> Running<'a>;
+
+/// A job under declaration, its types still known. Built by generated code only.
+pub struct Declaration<H, P> {
+    spec: Spec,
+    parts: Vec<Part<P>>,
+    checks: Vec<fn(&States) -> Result<(), String>>,
+    entry: Entry<H, P>,
+}
+
+impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
+    /// A job with every option at its default.
+    pub fn new(name: &'static str, topic: &'static str, entry: Entry<H, P>) -> Self {
+        let spec = Spec {
+            name,
+            topic,
+            event: None,
+            key_form: String::new(),
+            scheme: Scheme::new(&[]),
+            retries: 5,
+            backoff: Backoff::default(),
+            timeout: Duration::from_secs(30),
+            isolation: Isolation::default(),
+        };
+        Self { spec, parts: Vec::new(), checks: Vec::new(), entry }
+    }
+
+    /// Adds a part to the key.
+    #[must_use]
+    pub fn key(mut self, part: Part<P>) -> Self {
+        let comma = if self.parts.is_empty() { "" } else { "," };
+        self.spec.key_form += &format!("{comma}{}:{}", part.name, part.kind);
+        self.parts.push(part);
+        self
+    }
+
+    /// Takes only messages of this event.
+    #[must_use]
+    pub fn event(mut self, event: &'static str) -> Self {
+        self.spec.event = Some(event);
+        self
+    }
+
+    /// Compares only these wire paths between two messages of one key.
+    #[must_use]
+    pub fn compare(mut self, paths: &[&str]) -> Self {
+        self.spec.scheme = Scheme::new(paths);
+        self
+    }
+
+    /// Attempts after the first.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.spec.retries = retries;
+        self
+    }
+
+    /// The waits between attempts, in milliseconds.
+    #[must_use]
+    pub fn backoff(mut self, min_ms: u64, max_ms: u64) -> Self {
+        self.spec.backoff = Backoff::new(Duration::from_millis(min_ms), Duration::from_millis(max_ms));
+        self
+    }
+
+    /// The budget of an attempt, in milliseconds.
+    #[must_use]
+    pub fn timeout(mut self, ms: u64) -> Self {
+        self.spec.timeout = Duration::from_millis(ms);
+        self
+    }
+
+    /// The transaction's isolation, where the database has a choice.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self
+    where
+        H: IsolationLevels,
+    {
+        self.spec.isolation = isolation;
+        self
+    }
+
+    /// A further argument of the handler.
+    #[must_use]
+    pub fn argument<E: Extract>(mut self) -> Self {
+        self.checks.push(E::check);
+        self
+    }
+
+    /// The finished job, with the payload's type erased.
+    pub fn erase(self) -> Arc<dyn Job<H>> {
+        Arc::new(self)
+    }
+}
+
+#[async_trait]
+impl<H: Handle, P: DeserializeOwned + Send + 'static> Job<H> for Declaration<H, P> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn check(&self, states: &States) -> Vec<String> {
+        self.checks.iter().filter_map(|check| check(states).err()).collect()
+    }
+
+    fn prepare(&self, message: &Message) -> Result<Prepared, Rejection> {
+        let bytes = codec::payload(message)?;
+        let payload: P = codec::decode(bytes, &self.parts)?;
+        let key = Key::compute(&self.parts, &payload, &message.headers)?;
+        let fingerprint = self.spec.scheme.fingerprint(bytes)?;
+        Ok(Prepared { key, fingerprint, payload: Box::new(payload) })
+    }
+
+    async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult {
+        let payload = payload.downcast::<P>().expect("a payload is run by the job that prepared it");
+        (self.entry)(tx, *payload, context).await
+    }
+}

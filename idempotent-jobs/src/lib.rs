@@ -1,0 +1,31 @@
+//! Kafka job handlers made idempotent by declaration. (contract)
+
+#[doc(hidden)]
+pub mod __private;
+
+mod codec;
+mod context;
+mod error;
+mod extract;
+mod fingerprint;
+mod job;
+mod kafka;
+mod key;
+mod message;
+mod outgoing;
+mod registry;
+mod retry;
+mod store;
+
+pub use crate::context::{Context, Handle, States};
+pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
+pub use crate::extract::{Extract, Meta, State};
+pub use crate::key::{KeyPart, KeyValue};
+pub use crate::message::{Coordinates, Headers, Message};
+pub use crate::outgoing::JobMessage;
+pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
+
+/// Everything a file with jobs needs.
+pub mod prelude {
+    pub use crate::{Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job};
+}
