@@ -167,7 +167,7 @@ pub enum Error {
     Start(Vec<String>),
     /// A message could not be processed and the process stopped before its offset.
     #[error(
-        "stopped at {at}: job {job}, reason {reason}: {detail} \
+        "stopped at {at}: job {job}, key {key}, reason {reason}: {detail} \
          (the offset was not committed: the message is read again at the next start)"
     )]
     Stopped {
@@ -175,6 +175,8 @@ pub enum Error {
         at: Coordinates,
         /// The job, or `-` when no job takes the message.
         job: String,
+        /// The hash of its key, as spans show it, or `-` when it has none.
+        key: String,
         /// The rule it broke.
         reason: Reason,
         /// What was found and what to do.

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 
 use crate::error::Rejection;
+
+/// The header that names a message's event.
+pub const EVENT_HEADER: &str = "event";
 use crate::message::Headers;
 
 /// One part of a key as it goes into the text form.

@@ -5,6 +5,7 @@ pub mod __private;
 
 mod codec;
 mod context;
+mod engine;
 mod error;
 mod extract;
 mod fingerprint;
@@ -16,6 +17,7 @@ mod outgoing;
 mod registry;
 mod retry;
 mod store;
+pub mod telemetry;
 
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
