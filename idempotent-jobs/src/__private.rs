@@ -9,3 +9,6 @@ pub use crate::job::{Declaration, Isolation, Running};
 pub use crate::key::{KeyPart, KeyValue, Part};
 pub use crate::outgoing::JobMessage;
 pub use crate::registry::{Registered, Registration};
+
+/// Doors for this project's own tests.
+pub use crate::engine::probe::{Point, Probe};

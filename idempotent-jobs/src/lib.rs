@@ -16,8 +16,11 @@ mod message;
 mod outgoing;
 mod registry;
 mod retry;
+mod serve;
+mod start;
 mod store;
 pub mod telemetry;
+mod worker;
 
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
@@ -25,6 +28,7 @@ pub use crate::extract::{Extract, Meta, State};
 pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{Coordinates, Headers, Message};
 pub use crate::outgoing::JobMessage;
+pub use crate::worker::{Builder, Worker, run};
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.
