@@ -1,0 +1,101 @@
+//! One job for each database and topic; the message says what its handler does.
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use idempotent_jobs::prelude::*;
+use idempotent_jobs::{PgTx, SqliteTx};
+use serde::{Deserialize, Serialize};
+use sqlx::Executor;
+use tests::database::{effect_pg, effect_sqlite};
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Does {
+    Plain,
+    /// An SQL error that is not returned, between two effects.
+    Swallow,
+    /// A statement that ends the transaction, by the handle.
+    ByHandle(Ending),
+    /// The same by the bare connection, and the error swallowed.
+    RoundIt(Ending),
+    /// Works for so many milliseconds.
+    Slow(u64),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ending {
+    Commit,
+    Rollback,
+    RollbackBegin,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Work {
+    id: i64,
+    does: Does,
+}
+
+impl Ending {
+    fn statements(self) -> &'static [&'static str] {
+        match self {
+            Self::Commit => &["COMMIT"],
+            Self::Rollback => &["ROLLBACK"],
+            Self::RollbackBegin => &["ROLLBACK", "BEGIN"],
+        }
+    }
+}
+
+/// With `CHILD_GOOD` every handler does what a good one does.
+fn asked(work: &Work) -> Does {
+    if env::var_os("CHILD_GOOD").is_some() { Does::Plain } else { work.does }
+}
+
+const FAILING: &str = "INSERT INTO there_is_no_such_table VALUES (1)";
+
+/// The same handler for each handle type: only the type's name and its effect differ.
+macro_rules! job {
+    ($name:ident, $topic:literal, $tx:ident, $effect:ident) => {
+        #[idempotent_job(topic = $topic, key = "id", retries = 2, backoff = "10ms..50ms")]
+        async fn $name(tx: &mut $tx, work: Work, meta: Meta) -> JobResult {
+            const JOB: &str = stringify!($name);
+            match asked(&work) {
+                Does::Plain => {}
+                Does::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                Does::Swallow => {
+                    let swallowed = (&mut *tx).execute(FAILING).await;
+                    println!("swallowed {}", swallowed.is_err());
+                }
+                Does::ByHandle(ending) => {
+                    $effect(tx, JOB, work.id, &meta).await?;
+                    for statement in ending.statements() {
+                        let refused = (&mut *tx).execute(*statement).await.map(drop);
+                        println!("{statement}: {}", refused.map_or_else(told, |()| "done".to_owned()));
+                    }
+                    return Ok(());
+                }
+                Does::RoundIt(ending) => {
+                    $effect(tx, JOB, work.id, &meta).await?;
+                    let connection = tx.connection().await?;
+                    for statement in ending.statements() {
+                        let result = connection.execute(*statement).await.map(drop);
+                        println!("{statement} round it: {}", result.map_or_else(told, |()| "done".to_owned()));
+                    }
+                    return Ok(());
+                }
+            }
+            Ok($effect(tx, JOB, work.id, &meta).await?)
+        }
+    };
+}
+
+fn told(error: impl Error) -> String {
+    format!("refused: {error}")
+}
+
+job!(crash_sqlite, "crash", SqliteTx, effect_sqlite);
+job!(crash_postgres, "crash", PgTx, effect_pg);
+job!(flow_sqlite, "flow", SqliteTx, effect_sqlite);
+job!(flow_postgres, "flow", PgTx, effect_pg);

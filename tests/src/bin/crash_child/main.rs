@@ -1,0 +1,45 @@
+//! A worker that tells what its messages reach, and halts where it is told to.
+//!
+//! Orders on standard input: `halt POINT N` stands still when messages reach the point for the
+//! N-th time from now; `go` lets it go on. When standard input closes, the program dies with
+//! whoever started it.
+
+mod jobs;
+mod orders;
+
+use std::env;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use idempotent_jobs::Worker;
+use tokio::runtime::{Builder, Runtime};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let mut worker = Worker::from_env().probe(orders::follow());
+    if let Ok(job) = env::var("CHILD_JOB") {
+        worker = worker.jobs([job]);
+    }
+    if let Ok(budget) = env::var("CHILD_SHUTDOWN_MS") {
+        worker = worker.shutdown_timeout(Duration::from_millis(budget.parse().expect("milliseconds")));
+    }
+    match runtime().block_on(worker.run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> Runtime {
+    let mut builder = match env::var("CHILD_RUNTIME").as_deref() {
+        Ok("current_thread") => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    // A halted message holds a thread of the runtime: the others' work goes on.
+    builder.enable_all().worker_threads(if env::var("CHILD_RUNTIME").as_deref() == Ok("one_worker") { 1 } else { 4 });
+    builder.build().expect("a runtime")
+}

@@ -1,0 +1,150 @@
+//! A broker to test on: librdkafka's own in this process, or a real one.
+
+use std::time::Duration;
+
+use idempotent_jobs::embedded;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::servers::{self, Turn};
+use crate::wait_for;
+
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// A record as it goes on the wire.
+#[derive(Debug, Clone, Default)]
+pub struct Wire {
+    pub partition: i32,
+    pub key: Option<Vec<u8>>,
+    pub payload: Option<Vec<u8>>,
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// The broker, and a plain producer for it.
+pub struct Broker {
+    servers: String,
+    producer: FutureProducer,
+    // Ends, and with the real one gives the turn away, when this is dropped.
+    _home: Home,
+}
+
+enum Home {
+    Embedded { _broker: embedded::Broker },
+    Real { _turn: Turn },
+}
+
+impl Broker {
+    /// A new broker in this process, with these topics.
+    ///
+    /// # Panics
+    /// When librdkafka cannot.
+    pub fn embedded(topics: &[(&str, i32)]) -> Self {
+        let broker = embedded::Broker::start(topics).expect("the embedded broker starts");
+        Self::at(broker.bootstrap_servers().to_owned(), Home::Embedded { _broker: broker })
+    }
+
+    /// The real one of the environment, whose topics belong to this test until it is dropped.
+    ///
+    /// # Panics
+    /// When there is none, or topics cannot be made.
+    pub fn real(topics: &[(&str, i32)]) -> Self {
+        let turn = servers::turn();
+        let broker = Self::at(servers::brokers(), Home::Real { _turn: turn });
+        broker.make(topics);
+        broker
+    }
+
+    fn at(servers: String, home: Home) -> Self {
+        let producer = config(&servers).set("linger.ms", "2").create().expect("a producer can be made");
+        Self { servers, producer, _home: home }
+    }
+
+    /// The addresses, for `KAFKA_BROKERS`.
+    pub fn servers(&self) -> &str {
+        &self.servers
+    }
+
+    /// Whether it is a real one.
+    pub fn is_real(&self) -> bool {
+        matches!(self._home, Home::Real { .. })
+    }
+
+    fn make(&self, topics: &[(&str, i32)]) {
+        let admin: AdminClient<DefaultClientContext> = config(&self.servers).create().expect("an admin client can be made");
+        let new: Vec<_> =
+            topics.iter().map(|(name, partitions)| NewTopic::new(name, *partitions, TopicReplication::Fixed(1))).collect();
+        let made = wait_for(admin.create_topics(&new, &AdminOptions::new())).expect("the broker answers");
+        for result in made {
+            match result {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((topic, why)) => panic!("topic {topic} cannot be made: {why}"),
+            }
+        }
+    }
+
+    /// Writes the records in their order and waits until all are in the log; their offsets.
+    ///
+    /// # Panics
+    /// When one is not delivered.
+    pub fn send(&self, topic: &str, records: &[Wire]) -> Vec<i64> {
+        let reports: Vec<_> = records.iter().map(|record| self.enqueue(topic, record)).collect();
+        let offset = async |report: rdkafka::producer::future_producer::DeliveryFuture| {
+            report.await.expect("the producer lives").expect("the record is delivered").offset
+        };
+        wait_for(async {
+            let mut offsets = Vec::new();
+            for report in reports {
+                offsets.push(offset(report).await);
+            }
+            offsets
+        })
+    }
+
+    fn enqueue(&self, topic: &str, record: &Wire) -> rdkafka::producer::future_producer::DeliveryFuture {
+        let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+            headers.insert(Header { key, value: Some(value) })
+        });
+        let mut wire = FutureRecord::to(topic).partition(record.partition).headers(headers);
+        wire.key = record.key.as_ref();
+        wire.payload = record.payload.as_ref();
+        self.producer.send_result(wire).map_err(|(why, _)| why).expect("the producer's queue has room")
+    }
+
+    /// Lets a new group begin behind everything that is in the topic: earlier tests' messages.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub fn begin_at_end(&self, group: &str, topic: &str, partitions: i32) {
+        let consumer: BaseConsumer = config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
+        let mut list = TopicPartitionList::new();
+        for partition in 0..partitions {
+            let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
+            list.add_partition_offset(topic, partition, Offset::Offset(end)).expect("an end is an offset");
+        }
+        consumer.commit(&list, CommitMode::Sync).expect("the group's offsets can be set");
+    }
+
+    /// The group's committed offsets of a topic, from partition 0; -1 where there is none.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> Vec<i64> {
+        let consumer: BaseConsumer = config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_range(topic, 0, partitions - 1);
+        let found = consumer.committed_offsets(list, ANSWER).expect("the broker knows the group's offsets");
+        found.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0).unwrap_or(-1)).collect()
+    }
+}
+
+fn config(servers: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", servers).set("message.timeout.ms", "30000");
+    config
+}

@@ -1,0 +1,183 @@
+//! One test's world: a broker, a database, a group, and programs that share them.
+
+use std::collections::{HashMap, HashSet};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idempotent_jobs::__private::Point;
+use serde_json::json;
+
+use crate::broker::{Broker, Wire};
+use crate::child::{self, Child};
+use crate::database::{Database, Kind, fresh};
+use crate::events::{Events, Seen, Source};
+
+/// A topic of the jobs under test, and its partitions.
+pub type Topic = (&'static str, i32);
+
+/// The topic of crashes.
+pub const CRASH: Topic = ("crash", 2);
+/// The topic of rebalances.
+pub const FLOW: Topic = ("flow", 8);
+
+/// See the module.
+pub struct World {
+    pub broker: Broker,
+    pub database: Database,
+    pub events: Arc<Events>,
+    pub group: String,
+    pub topic: Topic,
+    sent: Mutex<Sent>,
+    sources: AtomicU32,
+}
+
+#[derive(Default)]
+struct Sent {
+    ids: Vec<i64>,
+    ends: HashMap<(&'static str, i32), i64>,
+}
+
+/// What became of the messages that were sent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    pub sent: usize,
+    pub lost: usize,
+    pub doubled: usize,
+}
+
+impl World {
+    /// On a broker of its own in this process, with SQLite.
+    pub fn embedded(topic: Topic) -> Self {
+        Self::on(Broker::embedded(&[topic]), Kind::Sqlite, topic)
+    }
+
+    /// On the real Kafka and PostgreSQL of the environment.
+    pub fn real(topic: Topic) -> Self {
+        Self::on(Broker::real(&[topic]), Kind::Postgres, topic)
+    }
+
+    /// The one that goes with a database.
+    pub fn of(kind: Kind, topic: Topic) -> Self {
+        match kind {
+            Kind::Sqlite => Self::embedded(topic),
+            Kind::Postgres => Self::real(topic),
+        }
+    }
+
+    /// A new database and a new group on this broker.
+    pub fn on(broker: Broker, kind: Kind, topic: Topic) -> Self {
+        let world = Self {
+            broker,
+            database: Database::new(kind),
+            events: Arc::default(),
+            group: fresh("test"),
+            topic,
+            sent: Mutex::default(),
+            sources: AtomicU32::new(1),
+        };
+        if world.broker.is_real() {
+            world.broker.begin_at_end(&world.group, topic.0, topic.1);
+        }
+        world
+    }
+
+    /// A number for a program's events.
+    pub fn source(&self) -> Source {
+        self.sources.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The command for a child of this world: `crash_child`, with these librdkafka properties.
+    pub fn command(&self, properties: &[(&str, &str)]) -> Command {
+        let mut command = child::command("crash_child");
+        let job = format!("{}_{}", self.topic.0, self.database.kind);
+        command.env("DATABASE_URL", self.database.url()).env("KAFKA_BROKERS", self.broker.servers());
+        command.env("KAFKA_GROUP_ID", &self.group).env("CHILD_JOB", job);
+        for (name, value) in properties {
+            command.env(format!("KAFKA_{}", name.to_uppercase().replace('.', "_")), value);
+        }
+        command
+    }
+
+    /// Starts a child.
+    pub fn start(&self, command: Command) -> Child {
+        Child::start(command, self.source(), &self.events)
+    }
+
+    /// Starts a child that finds its partitions at once, also after one that was killed.
+    pub fn child(&self) -> Child {
+        self.start(self.command(self.quick()))
+    }
+
+    /// Properties by which a member that was killed is replaced at once: the embedded broker
+    /// sees its connection close, a real one knows the successor by its name.
+    pub fn quick(&self) -> &'static [(&'static str, &'static str)] {
+        if self.broker.is_real() { &[("group.instance.id", "the-child")] } else { &[("group.protocol", "consumer")] }
+    }
+
+    /// Sends one message for each id, evenly over the partitions.
+    pub fn send(&self, ids: impl IntoIterator<Item = i64>) {
+        self.send_doing(ids, &json!("plain"));
+    }
+
+    /// The same, with what the child's handler is to do.
+    pub fn send_doing(&self, ids: impl IntoIterator<Item = i64>, does: &serde_json::Value) {
+        let (_, partitions) = self.topic;
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let record = |id: &i64| Wire {
+            partition: i32::try_from(id.rem_euclid(i64::from(partitions))).expect("less than the partitions"),
+            payload: Some(json!({ "id": id, "does": does }).to_string().into_bytes()),
+            ..Wire::default()
+        };
+        self.put(&ids.iter().map(record).collect::<Vec<_>>());
+        self.sent().ids.extend(ids);
+    }
+
+    /// Sends records as they are; their offsets.
+    pub fn put(&self, records: &[Wire]) -> Vec<i64> {
+        let (topic, _) = self.topic;
+        let offsets = self.broker.send(topic, records);
+        let mut sent = self.sent();
+        for (record, offset) in records.iter().zip(&offsets) {
+            let end = sent.ends.entry((topic, record.partition)).or_insert(-1);
+            *end = (*end).max(*offset);
+        }
+        offsets
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until every message sent so far has its offset committed.
+    pub fn settled(&self, limit: Duration) {
+        let ends = self.sent().ends.clone();
+        let all = |seen: &Seen| ends.iter().all(|((topic, number), end)| seen.is_committed(topic, *number, *end));
+        self.events.wait("every offset to be committed", limit, |seen| all(seen).then_some(()));
+    }
+
+    /// Compares what was sent with the effects.
+    pub fn count(&self) -> Count {
+        let mut times: HashMap<i64, usize> = HashMap::new();
+        for effect in self.database.effects() {
+            *times.entry(effect.id).or_default() += 1;
+        }
+        let ids: HashSet<i64> = self.sent().ids.iter().copied().collect();
+        let lost = ids.iter().filter(|id| !times.contains_key(id)).count();
+        let doubled = times.values().filter(|times| **times > 1).count();
+        Count { sent: ids.len(), lost, doubled }
+    }
+
+    /// # Panics
+    /// When an effect is missing or twice there.
+    pub fn assert_once(&self) {
+        let Count { sent, lost, doubled } = self.count();
+        assert_eq!((lost, doubled), (0, 0), "of {sent} messages (lost, doubled)");
+    }
+
+    /// How many messages were skipped as duplicates, by all programs.
+    pub fn skipped(&self) -> usize {
+        self.events.seen().total(Point::Skipped)
+    }
+}
