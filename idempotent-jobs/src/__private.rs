@@ -3,9 +3,9 @@
 
 pub use inventory;
 
-pub use crate::context::{Context, Handle};
+pub use crate::context::{Context, Handle, Isolation};
 pub use crate::extract::Extract;
-pub use crate::job::{Declaration, Isolation, Running};
+pub use crate::job::{Declaration, Running};
 pub use crate::key::{KeyPart, KeyValue, Part};
 pub use crate::outgoing::JobMessage;
 pub use crate::registry::{Registered, Registration};

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 
 use crate::codec;
-use crate::context::{Context, Handle, IsolationLevels, States};
+use crate::context::{Context, Handle, Isolation, IsolationLevels, States};
 use crate::error::{JobResult, Rejection};
 use crate::extract::Extract;
 use crate::fingerprint::{Fingerprint, Scheme};
@@ -20,18 +20,6 @@ use crate::retry::Backoff;
 
 /// A job's running attempt, as the generated block returns it.
 pub type Running<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
-
-/// The transaction isolation of a job, as PostgreSQL names the levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Isolation {
-    /// `READ COMMITTED`, the default.
-    #[default]
-    ReadCommitted,
-    /// `REPEATABLE READ`.
-    RepeatableRead,
-    /// `SERIALIZABLE`.
-    Serializable,
-}
 
 /// What a job declares, without its types.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::context::Handle;
 use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
-use crate::job::Isolation;
+use crate::context::Isolation;
 use crate::message::Coordinates;
 use crate::key::Key;
 
