@@ -10,6 +10,7 @@ mod error;
 mod extract;
 mod fingerprint;
 mod job;
+mod json;
 mod kafka;
 mod key;
 mod message;
