@@ -12,3 +12,8 @@ pub use crate::registry::{Registered, Registration};
 
 /// Doors for this project's own tests.
 pub use crate::engine::probe::{Point, Probe};
+
+/// Kafka's part by itself, for tests.
+pub mod kafka {
+    pub use crate::kafka::*;
+}

@@ -26,6 +26,9 @@ mod worker;
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, Meta, State};
+#[cfg(feature = "embedded")]
+pub use crate::kafka::embedded;
+pub use crate::kafka::{Delivery, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
 pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{Coordinates, Headers, Message};
 pub use crate::outgoing::JobMessage;

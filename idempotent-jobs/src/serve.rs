@@ -1,6 +1,6 @@
 //! From the start-up checks to the last committed offset.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,9 @@ use crate::worker::Builder;
 
 /// How long the brokers may take to answer a start-up check.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The committed offset of each topic's partition that has one.
+type Committed = BTreeMap<(String, i32), i64>;
 
 /// Checks, consumes, shuts down.
 pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
@@ -87,17 +90,17 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
 }
 
 /// What the group has committed of these topics; the problems found on the way there.
-async fn offsets(properties: &Properties, topics: Vec<String>) -> Result<HashMap<(String, i32), i64>, Vec<String>> {
+async fn offsets(properties: &Properties, topics: Vec<String>) -> Result<Committed, Vec<String>> {
     let problems = properties.problems();
     if !problems.is_empty() {
         return Err(problems);
     }
     if topics.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(Committed::new());
     }
     let properties = properties.clone();
     let asking = tokio::task::spawn_blocking(move || {
-        kafka::check(&properties, &topics, PATIENCE)?;
+        let topics = kafka::check(&properties, &topics, PATIENCE)?;
         kafka::committed(&properties, &topics, PATIENCE)
     });
     asking.await.unwrap_or_else(|error| Err(vec![format!("the brokers could not be asked: {error}")]))
@@ -108,7 +111,7 @@ async fn register<S: Store>(
     jobs: &[Routed<S>],
     group: &str,
     shared: &[String],
-    committed: &HashMap<(String, i32), i64>,
+    committed: &Committed,
 ) -> Result<Vec<String>, Error> {
     let rows: Vec<JobRow<'_>> = jobs
         .iter()
