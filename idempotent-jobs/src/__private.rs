@@ -17,3 +17,11 @@ pub use crate::engine::probe::{Point, Probe};
 pub mod kafka {
     pub use crate::kafka::*;
 }
+
+/// The port to the databases, for the tests of this workspace.
+pub mod store {
+    pub use crate::fingerprint::Fingerprint;
+    pub use crate::context::Isolation;
+    pub use crate::key::Key;
+    pub use crate::store::*;
+}

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::context::States;
 use crate::engine::{Engine, Parts, Routed, work};
 use crate::error::{Chain, Error};
 use crate::kafka::{self, Consumer, Properties};

@@ -9,8 +9,6 @@ use tokio::time::{Instant, timeout_at};
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
 use super::{Engine, Routed};
-use crate::context::Context;
-use crate::job::Job;
 use crate::message::Message;
 use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
 

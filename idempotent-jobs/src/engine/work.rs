@@ -12,7 +12,6 @@ use super::probe::Point;
 use super::settle::{Standing, Verdict, judge};
 use super::{Engine, Progress, Routed};
 use crate::error::{Error, Reason, Rejection};
-use crate::job::Job;
 use crate::message::{EVENT_HEADER, Message};
 use crate::store::Store;
 use crate::telemetry;
