@@ -135,6 +135,14 @@ impl Events {
         }
     }
 
+    /// Whether it comes to hold within the time.
+    pub fn wait_briefly(&self, limit: Duration, holds: impl Fn(&Seen) -> bool) -> bool {
+        let seen = self.seen();
+        let waited = self.changed.wait_timeout_while(seen, limit, |seen| !holds(seen) && seen.deserter().is_none());
+        let (seen, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        holds(&seen)
+    }
+
     /// Waits until a program's messages reached a point so often.
     pub fn wait_count(&self, source: Source, point: Point, times: usize) {
         let what = format!("{times} × {point:?} of program {source}");

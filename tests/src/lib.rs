@@ -9,6 +9,7 @@ pub mod child;
 pub mod crash;
 pub mod database;
 pub mod events;
+pub mod misbehaviour;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;

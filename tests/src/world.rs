@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
 use serde_json::json;
@@ -30,8 +30,12 @@ pub struct World {
     pub group: String,
     pub topic: Topic,
     sent: Mutex<Sent>,
+    next: AtomicI64,
     sources: AtomicU32,
 }
+
+/// Between two messages for a member that has yet to join.
+const DRIP: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 struct Sent {
@@ -75,6 +79,7 @@ impl World {
             group: fresh("test"),
             topic,
             sent: Mutex::default(),
+            next: AtomicI64::new(0),
             sources: AtomicU32::new(1),
         };
         if world.broker.is_real() {
@@ -132,6 +137,28 @@ impl World {
         };
         self.put(&ids.iter().map(record).collect::<Vec<_>>());
         self.sent().ids.extend(ids);
+    }
+
+    /// Sends messages of the next ids until so many were sent in all.
+    pub fn send_up_to(&self, ids: i64) {
+        let from = self.next.load(Ordering::Relaxed);
+        if ids > from {
+            self.send(from..ids);
+            self.next.store(ids, Ordering::Relaxed);
+        }
+    }
+
+    /// Feeds every partition until the child got something of its own to do: it is a member.
+    ///
+    /// # Panics
+    /// When it gets nothing in time.
+    pub fn joined(&self, child: &Child, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let works = |seen: &Seen| seen.count(child.source, Point::Claimed) > 0;
+        while !self.events.wait_briefly(DRIP, works) {
+            assert!(Instant::now() < deadline, "program {} got nothing to do:\n{}", child.source, self.events.seen().describe());
+            self.send_up_to(self.next.load(Ordering::Relaxed) + i64::from(self.topic.1));
+        }
     }
 
     /// Sends records as they are; their offsets.

@@ -18,18 +18,17 @@ fn nothing_is_lost_or_done_twice_wherever_the_process_is_struck() {
 fn by_default_the_next_owner_works_within_ten_seconds_of_a_kill() {
     let world = World::real(CRASH);
     let first = world.start(world.command(&[]));
-    world.send(0..2);
-    world.settled(tests::PATIENCE);
-    // Joined and waiting, as a second instance of a service is.
+    world.joined(&first, tests::PATIENCE);
     let second = world.start(world.command(&[]));
+    world.joined(&second, tests::PATIENCE);
     let source = second.source;
     first.kill();
     let killed = Instant::now();
-    world.send(2..22);
+    world.send(10_000..10_020);
     world.settled(tests::PATIENCE);
     let took = killed.elapsed();
     assert!(took < Duration::from_secs(10), "the next owner was at work after {took:?}");
-    assert!(world.events.seen().count(source, Point::Claimed) >= 20);
+    assert!(world.events.seen().count(source, Point::Claimed) >= 10);
     second.stop();
     world.assert_once();
 }

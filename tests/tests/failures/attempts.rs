@@ -1,0 +1,46 @@
+//! Attempts that fail and are made again.
+
+use idempotent_jobs::__private::Point;
+use tests::PATIENCE;
+use tests::world::World;
+
+use super::jobs::{ORDERS, doing, order};
+
+fn second_attempt_succeeds(does: &str) {
+    let world = World::embedded(ORDERS);
+    world.put(&[order(0, 1), doing(0, 2, does), order(0, 3)]);
+    let worker = world.work(["charge"]);
+    let source = worker.source;
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    assert_eq!(world.database.ids("charge"), [1, 2, 3], "each once, in order");
+    assert_eq!(world.events.seen().count(source, Point::Claimed), 4, "the claim of the failed attempt went with it");
+    assert_eq!(world.skipped(), 0, "a failed attempt leaves no mark");
+}
+
+#[test]
+fn ded_01_an_attempt_that_failed_leaves_no_claim() {
+    second_attempt_succeeds("fail_once");
+}
+
+#[test]
+fn ded_01_an_attempt_that_panicked_leaves_no_claim() {
+    second_attempt_succeeds("panic_once");
+}
+
+#[test]
+fn ded_01_an_attempt_that_hung_leaves_no_claim() {
+    second_attempt_succeeds("hang_once");
+}
+
+#[test]
+fn con_12_a_handler_longer_than_the_poll_interval_keeps_its_partition() {
+    let world = World::embedded(ORDERS);
+    world.put(&[order(0, 1)]);
+    let worker = world.work_as(["long"], |builder| builder.property("max.poll.interval.ms", "10000"));
+    let source = worker.source;
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    assert_eq!(world.database.ids("long"), [1]);
+    assert_eq!(world.events.seen().count(source, Point::Claimed), 1, "it ran once and was never taken away");
+}

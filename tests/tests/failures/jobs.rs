@@ -1,0 +1,82 @@
+//! The jobs of these tests. Each test runs the ones it names.
+
+use std::time::Duration;
+
+use idempotent_jobs::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tests::broker::Wire;
+use tests::database::effect_sqlite;
+use tests::world::Topic;
+
+pub const ORDERS: Topic = ("orders", 2);
+
+#[derive(Debug, Deserialize, KeyPart)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    #[key("charge")]
+    Charge,
+    #[key("refund")]
+    Refund,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Order {
+    pub order_id: i64,
+    pub op: Op,
+    #[serde(default)]
+    pub does: String,
+}
+
+/// Succeeds, or fails by `does` on its first attempt (`…_once`) or on all.
+#[idempotent_job(topic = "orders", key = "order_id, op", retries = 2, backoff = "1ms..20ms", timeout = "2s")]
+async fn charge(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    effect_sqlite(tx, "charge", order.order_id, &meta).await?;
+    match (order.does.as_str(), meta.attempt) {
+        ("fail_once", 1) | ("fail", _) => Err("the handler says no".into()),
+        ("panic_once", 1) => panic!("the handler panics"),
+        ("hang_once", 1) => std::future::pending().await,
+        ("terminal", _) => Err(JobError::terminal("no retry can help")),
+        _ => Ok(()),
+    }
+}
+
+/// A second job on the topic with the same key.
+#[idempotent_job(topic = "orders", key = "order_id, op")]
+async fn notify(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    Ok(effect_sqlite(tx, "notify", order.order_id, &meta).await?)
+}
+
+/// A key that is too narrow: charge and refund of an order are the same to it.
+#[idempotent_job(topic = "orders", key = "order_id")]
+async fn too_narrow(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    Ok(effect_sqlite(tx, "too_narrow", order.order_id, &meta).await?)
+}
+
+/// Takes one event only.
+#[idempotent_job(topic = "orders", key = "order_id, op", event = "charged")]
+async fn on_charged(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    Ok(effect_sqlite(tx, "on_charged", order.order_id, &meta).await?)
+}
+
+/// Works longer than the poll interval of its test.
+#[idempotent_job(topic = "orders", key = "order_id, op")]
+async fn long(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    Ok(effect_sqlite(tx, "long", order.order_id, &meta).await?)
+}
+
+/// A good order on a partition.
+pub fn order(partition: i32, id: i64) -> Wire {
+    json(partition, &json!({ "order_id": id, "op": "charge" }))
+}
+
+/// An order whose handler does something else.
+pub fn doing(partition: i32, id: i64, does: &str) -> Wire {
+    json(partition, &json!({ "order_id": id, "op": "charge", "does": does }))
+}
+
+/// A JSON payload.
+pub fn json(partition: i32, value: &Value) -> Wire {
+    Wire { partition, payload: Some(value.to_string().into_bytes()), ..Wire::default() }
+}

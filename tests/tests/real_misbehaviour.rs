@@ -1,0 +1,19 @@
+//! Handlers that break the rules, on PostgreSQL: DB-01 and DB-02. SQLite is in `integration_misbehaviour.rs`.
+
+use serde_json::json;
+use tests::database::Kind;
+use tests::misbehaviour::{Mischief, endings, play};
+
+#[test]
+fn db_02_a_handler_that_ends_its_transaction_stops_the_process_and_nothing_is_skipped() {
+    for mischief in endings() {
+        play(Kind::Postgres, &mischief);
+    }
+}
+
+/// PostgreSQL would answer COMMIT with a silent ROLLBACK. The attempt fails instead, is made
+/// again, and when attempts are used up the process stops.
+#[test]
+fn db_01_a_swallowed_error_fails_the_attempt_and_is_never_skipped() {
+    play(Kind::Postgres, &Mischief { does: json!("swallow"), reason: "reason exhausted" });
+}
