@@ -15,6 +15,7 @@ mod message;
 mod outgoing;
 mod registry;
 mod retry;
+mod standin;
 mod store;
 
 pub use crate::context::{Context, Handle, States};
@@ -23,9 +24,10 @@ pub use crate::extract::{Extract, Meta, State};
 pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{Coordinates, Headers, Message};
 pub use crate::outgoing::JobMessage;
+pub use crate::standin::{PgTx, SqliteTx};
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.
 pub mod prelude {
-    pub use crate::{Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job};
+    pub use crate::{Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, PgTx, SqliteTx, State, Terminal, idempotent_job};
 }
