@@ -23,9 +23,19 @@ pub use crate::extract::{Extract, Meta, State};
 pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{Coordinates, Headers, Message};
 pub use crate::outgoing::JobMessage;
+pub use crate::store::Savepoint;
+#[cfg(feature = "postgres")]
+pub use crate::store::{PgTx, postgres_migrations_sql};
+#[cfg(feature = "sqlite")]
+pub use crate::store::{SqliteTx, sqlite_migrations_sql};
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.
 pub mod prelude {
     pub use crate::{Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job};
+
+    #[cfg(feature = "postgres")]
+    pub use crate::PgTx;
+    #[cfg(feature = "sqlite")]
+    pub use crate::SqliteTx;
 }
