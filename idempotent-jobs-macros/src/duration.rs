@@ -56,7 +56,7 @@ fn millis(text: &str) -> Result<u64, String> {
 }
 
 fn unreadable(text: &str) -> String {
-    format!("`{text}` is not a duration, a whole number with `ms`, `s`, `m` or `h`")
+    format!("`{text}` is not a duration (a whole number with `ms`, `s`, `m` or `h`)")
 }
 
 #[cfg(test)]

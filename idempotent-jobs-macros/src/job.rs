@@ -107,15 +107,18 @@ fn identity(
     if topic.is_absent() && key.is_absent() && !unclear {
         return Identity::OfMessage;
     }
-    let alone = |written: &str, missing: &str| {
-        format!("job `{ident}` has a `{written}` but no `{missing}`, or leave both out to take them from the payload's `JobMessage`")
+    let alone = |written: &str, missing: &str, example: &str| {
+        format!(
+            "job `{ident}` has a `{written}` but no `{missing}`: write `{example}` too, \
+             or leave both out to take them from the payload's `JobMessage`"
+        )
     };
     match (&topic, &key) {
         (Given::Is(topic), Given::Absent) if !unclear => {
-            errors.at(topic.span(), alone("topic", "key").replace(", or", ": write `key = \"order_id\"` too, or"));
+            errors.at(topic.span(), alone("topic", "key", "key = \"order_id\""));
         }
         (Given::Absent, Given::Is(key)) if !unclear => {
-            errors.at(key.span(), alone("key", "topic").replace(", or", ": write `topic = \"orders\"` too, or"));
+            errors.at(key.span(), alone("key", "topic", "topic = \"orders\""));
         }
         _ => {}
     }
@@ -127,7 +130,7 @@ fn identity(
 
 fn retries(number: &LitInt) -> syn::Result<u32> {
     number.base10_parse().map_err(|_| {
-        syn::Error::new(number.span(), format!("`{number}` attempts are more than a lifetime: write `retries = 5`"))
+        syn::Error::new(number.span(), format!("`{number}` is no number of attempts: write `retries = 5`"))
     })
 }
 

@@ -72,11 +72,11 @@ fn newtype(ident: &Ident, data: &DataStruct, errors: &mut Errors) -> Shape {
     }
     let mut fields = data.fields.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
-        let count = data.fields.len();
-        errors.at(
-            ident.span(),
-            format!("`{ident}` has {count} fields, and a key part one: name the fields in `key` instead, as in `key = \"id.region, id.number\"`"),
-        );
+        let text = match data.fields.len() {
+            0 => format!("`{ident}` holds nothing a key could be made of: write `struct {ident}(u64);`"),
+            count => format!("`{ident}` has {count} fields, and a key part one: name the fields in `key` instead, as in `key = \"id.region, id.number\"`"),
+        };
+        errors.at(ident.span(), text);
         return Shape::Wrong;
     };
     let member = field.ident.clone().map_or_else(|| Member::Unnamed(Index::from(0)), Member::Named);

@@ -134,7 +134,7 @@ fn key_of(
     for part in key::parts(list, errors) {
         if let Source::Header(_) = part.source {
             let name = &part.name;
-            errors.at(part.span, format!("`{name}` is a header, and a message's key is computed from its own fields, so that a resend has the same one"));
+            errors.at(part.span, format!("`{name}` is a header, and a message's key is computed from its own fields, so that a resend has the same one: name a field, as in `key = \"order_id\"`"));
             continue;
         }
         key.extend(belonging(part, input, fields, errors));

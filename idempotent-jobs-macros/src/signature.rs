@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, FnArg, Ident, PatType, ReturnType, Safety, Signature, Type, Visibility};
+use syn::{Attribute, ConstParam, FnArg, GenericParam, Ident, PatType, ReturnType, Safety, Signature, Type, TypeParam, Visibility};
 
 use crate::errors::Errors;
 
@@ -42,7 +42,7 @@ impl Handler {
         let closing = sig.paren_token.span.close();
         let mut arguments = sig.inputs.iter().filter_map(typed);
         let handle = first(arguments.next(), closing, &mut found);
-        let payload = second(arguments.next(), sig.inputs.is_empty(), closing, &mut found);
+        let payload = second(arguments.next(), handle.is_none(), closing, &mut found);
         let extractors: Vec<_> = arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
         let output = output(&sig, &mut found);
         let nameable = sig.generics.params.is_empty() && sig.receiver().is_none();
@@ -98,14 +98,12 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
         errors.over(sig.fn_token, "a job is asynchronous: write `async fn`");
     }
     if let Safety::Unsafe(_) | Safety::Safe(_) = &sig.safety {
-        errors.over(&sig.safety, "a job is called by safe code: remove this, and put `unsafe` blocks inside");
+        errors.over(&sig.safety, "a job is called by safe code: remove this and put `unsafe` blocks inside");
     }
     if let Some(abi) = &sig.abi {
         errors.over(abi, "a job is called by Rust code: remove `extern`");
     }
-    if !sig.generics.params.is_empty() {
-        errors.over(&sig.generics.params, "a job has one handle and one payload type: write them out instead of generic parameters");
-    }
+    sig.generics.params.iter().for_each(|parameter| refuse_parameter(parameter, errors));
     if let Some(clause) = &sig.generics.where_clause {
         errors.over(clause, "a job has nothing generic to bound: remove the `where` clause");
     }
@@ -117,10 +115,25 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
     }
 }
 
+fn refuse_parameter(parameter: &GenericParam, errors: &mut Errors) {
+    match parameter {
+        GenericParam::Lifetime(lifetime) => {
+            errors.over(lifetime, format!("a job's arguments need no lifetimes: remove `{}`", lifetime.lifetime));
+        }
+        GenericParam::Type(TypeParam { ident, .. }) | GenericParam::Const(ConstParam { ident, .. }) => {
+            errors.over(parameter, format!("a job is registered once, with types that are known: write a type instead of `{ident}`"));
+        }
+    }
+}
+
 fn output(sig: &Signature, errors: &mut Errors) -> Option<Type> {
     match &sig.output {
         ReturnType::Default => {
             errors.at(sig.paren_token.span.close(), "a job says how it went: write `-> JobResult` and end with `Ok(())`");
+            None
+        }
+        ReturnType::Type(_, output) if flat(output.to_token_stream()).iter().any(|token| is_word(token, "impl")) => {
+            errors.over(output, "a job says how it went: write `-> JobResult`");
             None
         }
         ReturnType::Type(_, output) => Some((**output).clone()),
@@ -131,7 +144,8 @@ fn handle(ty: &Type, errors: &mut Errors) -> Option<Type> {
     if let Type::Reference(reference) = bare(ty) {
         let handle = bare(&reference.elem);
         let named = matches!(handle, Type::Path(_) | Type::Macro(_)) && borrowed(&flat(handle.to_token_stream())).is_none();
-        if reference.mutability.is_some() && reference.lifetime.is_none() && named {
+        let forever = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
+        if reference.mutability.is_some() && !forever && named {
             return Some(handle.clone());
         }
     }

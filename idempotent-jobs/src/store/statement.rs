@@ -140,7 +140,8 @@ fn statements(sql: &str, syntax: Syntax) -> Vec<Vec<Token>> {
     let mut done = Vec::new();
     let mut current: Vec<Token> = Vec::new();
     let mut body = Body::None;
-    for token in (Scanner { rest: sql, syntax }) {
+    let scanner = Scanner { rest: sql, syntax };
+    for token in scanner {
         body = body.after(&current, &token, syntax);
         if token == Token::Mark(';') && body == Body::None {
             done.push(std::mem::take(&mut current));
