@@ -68,7 +68,7 @@ fn no_file_names_a_folder_of_a_machine() {
     none(&found);
 }
 
-/// `/home/x`, but neither `docs/home/x` nor `https://host/home/x`.
+/// An absolute path, but neither the end of a relative one nor that of a URL.
 fn starts_a_path(line: &str, folder: &str) -> bool {
     let begins = |at: usize| !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "./_-}>".contains(c));
     line.match_indices(folder).any(|(at, _)| begins(at))
