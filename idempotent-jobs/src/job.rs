@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -192,6 +193,15 @@ impl<H, P> Declaration<H, P> {
     pub fn argument(mut self, check: fn(&States) -> Result<(), String>) -> Self {
         self.checks.push(check);
         self
+    }
+
+    /// The finished job, with the payload's type erased.
+    pub fn erase(self) -> Arc<dyn Job<H>>
+    where
+        H: Handle,
+        P: JobPayload,
+    {
+        Arc::new(self)
     }
 }
 
