@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
+pub mod proxy;
+
 use std::error::Error as StdError;
 use std::future::Future;
 use std::sync::Arc;
