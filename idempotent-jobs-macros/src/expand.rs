@@ -150,10 +150,9 @@ pub(crate) fn key_part(part: &KeyPart) -> TokenStream {
     let ident = &part.ident;
     let (kind, value) = match &part.shape {
         Shape::Texts(texts) => (quote!("text"), texts_of(texts)),
-        Shape::Newtype { member, ty } => (
-            quote!(<#ty as __p::KeyPart>::KIND),
-            quote!(<#ty as __p::KeyPart>::value(&self.#member)),
-        ),
+        Shape::Newtype { member, ty } => {
+            (quote!(<#ty as __p::KeyPart>::KIND), quote!(<#ty as __p::KeyPart>::value(&self.#member)))
+        }
         Shape::Wrong => (quote!("text"), quote!(__p::text(""))),
     };
     let (impl_generics, ty_generics, where_clause) = part.generics.split_for_impl();

@@ -45,7 +45,7 @@ fn mistakes(expansion: &TokenStream) -> usize {
 #[test]
 fn a_job_becomes_a_short_block() {
     let (args, item) = readme();
-    let expansion = job::expand(args, item.clone());
+    let expansion = job::expand(args, &item);
     let block: TokenStream = expansion.clone().into_iter().skip(item.into_iter().count()).collect();
     let text = prettyplease::unparse(&syn::parse2(block).expect("one item"));
     assert!(text.lines().count() < 25, "{} lines:\n{text}", text.lines().count());
@@ -68,7 +68,7 @@ fn a_job_with_everything() {
             Ok(())
         }
     };
-    assert_snapshot("job_with_everything", job::expand(args, item));
+    assert_snapshot("job_with_everything", job::expand(args, &item));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_job_of_a_message() {
     let item = quote! {
         async fn r#match(tx: &mut SqliteTx, job: Charge) -> JobResult { Ok(()) }
     };
-    assert_snapshot("job_of_message", job::expand(TokenStream::new(), item));
+    assert_snapshot("job_of_message", job::expand(TokenStream::new(), &item));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn mac_02_a_job_with_mistakes_keeps_its_item_and_its_checks() {
     let item = quote! {
         fn charge(tx: &mut PgTx, job: Charge) -> JobResult { Ok(()) }
     };
-    let expansion = job::expand(args, item);
+    let expansion = job::expand(args, &item);
     assert_eq!(mistakes(&expansion), 5);
     assert_snapshot("job_with_mistakes", expansion);
 }
@@ -104,8 +104,17 @@ fn key_parts() {
     let mut expansion = key_part::expand(quote! {
         enum Op { #[key("charge")] Charge, #[key("refund")] Refund }
     });
-    expansion.extend(key_part::expand(quote!(struct OrderId(u64);)));
-    expansion.extend(key_part::expand(quote!(struct Id<'a, T: Clone> where T: 'a { id: Cow<'a, T> })));
+    expansion.extend(key_part::expand(quote!(
+        struct OrderId(u64);
+    )));
+    expansion.extend(key_part::expand(quote!(
+        struct Id<'a, T: Clone>
+        where
+            T: 'a,
+        {
+            id: Cow<'a, T>,
+        }
+    )));
     assert_snapshot("key_parts", expansion);
 }
 
@@ -115,24 +124,41 @@ fn the_body_is_never_parsed() {
     let item = quote! {
         async fn charge(tx: &mut PgTx, job: Charge) -> JobResult { this is :: not + Rust ! }
     };
-    assert_eq!(mistakes(&job::expand(args, item)), 0);
+    assert_eq!(mistakes(&job::expand(args, &item)), 0);
 }
 
 #[test]
 fn what_rustc_refuses_by_itself_is_refused_here_too() {
     let (args, _) = readme();
     for item in [
-        quote!(unsafe extern "C" fn charge(tx: &mut PgTx, job: Charge, _: ...) -> JobResult {}),
-        quote!(async fn charge(tx: &'static mut PgTx, job: Charge) -> JobResult {}),
-        quote!(async fn charge(tx: &mut PgTx, job: Vec<impl Sized>) -> JobResult {}),
-        quote!(async fn charge(tx: &mut PgTx, job: Charge) -> impl Sized {}),
-        quote!(async fn charge(tx: &mut dyn Handle, job: Charge) -> JobResult {}),
-        quote!(async fn charge(tx: &mut PgTx, job: Charge, part: Part<'_>) -> JobResult {}),
-        quote!(static CHARGE: u64 = 1;),
+        quote!(
+            unsafe extern "C" fn charge(tx: &mut PgTx, job: Charge, _: ...) -> JobResult {}
+        ),
+        quote!(
+            async fn charge(tx: &'static mut PgTx, job: Charge) -> JobResult {}
+        ),
+        quote!(
+            async fn charge(tx: &mut PgTx, job: Vec<impl Sized>) -> JobResult {}
+        ),
+        quote!(
+            async fn charge(tx: &mut PgTx, job: Charge) -> impl Sized {}
+        ),
+        quote!(
+            async fn charge(tx: &mut dyn Handle, job: Charge) -> JobResult {}
+        ),
+        quote!(
+            async fn charge(tx: &mut PgTx, job: Charge, part: Part<'_>) -> JobResult {}
+        ),
+        quote!(
+            async fn charge(tx: &mut PgTx, job: Charge) -> JobResult;
+        ),
+        quote!(
+            static CHARGE: u64 = 1;
+        ),
         quote!(impl Charge {}),
         quote!(),
     ] {
-        let expansion = job::expand(args.clone(), item.clone());
+        let expansion = job::expand(args.clone(), &item);
         assert!(mistakes(&expansion) > 0, "{item}");
         assert!(expansion.to_string().starts_with(&item.to_string()), "{item}");
     }
@@ -161,6 +187,6 @@ fn strange_arguments_are_mistakes_and_nothing_worse() {
         quote!(topic = "заказы", key = "order_id"),
         quote!(topic = "orders", key = "order_id\u{0}"),
     ] {
-        assert!(mistakes(&job::expand(args.clone(), item.clone())) > 0, "{args}");
+        assert!(mistakes(&job::expand(args.clone(), &item)) > 0, "{args}");
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -182,14 +183,15 @@ impl<H, P> Declaration<H, P> {
         self.checks.push(check);
         self
     }
-}
 
-impl<H, P: JobPayload> Declaration<H, P> {
-    /// Asks the payload's type how the fields of the key are called on the wire.
-    #[must_use]
-    pub(crate) fn finish(mut self) -> Self {
+    /// The finished job, with the payload's type erased.
+    pub fn erase(mut self) -> Arc<dyn Job<H>>
+    where
+        H: Handle,
+        P: JobPayload,
+    {
         self.key_fields = self.parts.iter().filter_map(KeyField::of).collect();
-        self
+        Arc::new(self)
     }
 }
 

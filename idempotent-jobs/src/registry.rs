@@ -35,7 +35,7 @@ impl Registered {
 /// It takes no argument itself: a type that does not fit is then pointed at where the generated
 /// block names it, which is the user's own token.
 pub fn register<H: Handle, P: JobPayload>() -> fn(Declaration<H, P>) -> Registered {
-    |declaration| Registered::new::<H>(Arc::new(declaration.finish()))
+    |declaration| Registered::new(declaration.erase())
 }
 
 /// Every job linked into this program, by name.

@@ -1,29 +1,29 @@
 use std::time::Duration;
 
-use idempotent_jobs::__private::kafka::{OnGap, Consumer, Record, Settings, Stopped};
+use idempotent_jobs::__private::kafka::{Consumer, OnGap, Record, Settings, Stopped};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::recorder::{Recorder, broker, join, member, offsets, producer, record, send};
+use crate::recorder::{Recorder, embedded, place};
 
 const BUDGET: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn con_11_tombstones_null_keys_and_headers_are_kept_as_they_are() {
-    let broker = broker(1);
-    let producer = producer(broker.bootstrap_servers());
+    let place = place(1).await;
+    let producer = place.producer();
     let headers = vec![
         ("a".to_owned(), Some(b"1".to_vec())),
         ("b".to_owned(), None),
         ("a".to_owned(), Some(vec![0xff, 0xfe])),
         ("c".to_owned(), Some(Vec::new())),
     ];
-    let bare = Record { topic: "orders".to_owned(), ..Record::default() };
+    let bare = Record { topic: place.topic.clone(), ..Record::default() };
     let empty = Record { key: Some(Vec::new()), payload: Some(Vec::new()), headers: headers.clone(), ..bare.clone() };
     producer.send_record(bare).await.unwrap();
     producer.send_record(empty).await.unwrap();
 
     let recorder = Recorder::prompt();
-    let consumer = join(&member(broker.bootstrap_servers(), "g"), &recorder);
+    let consumer = place.join(&place.member(), &recorder);
     recorder.wait("both", |log| log.accepted.len() == 2);
     recorder.read(|log| {
         let (null, empty) = (&log.accepted[0], &log.accepted[1]);
@@ -38,11 +38,11 @@ async fn con_11_tombstones_null_keys_and_headers_are_kept_as_they_are() {
 
 #[tokio::test]
 async fn con_21_a_full_partition_is_paused_and_goes_on_when_there_is_room() {
-    let broker = broker(2);
-    let producer = producer(broker.bootstrap_servers());
-    send(&producer, 0, 400).await;
+    let place = place(2).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 400).await;
     let recorder = Recorder::patient(20);
-    let consumer = join(&member(broker.bootstrap_servers(), "g"), &recorder);
+    let consumer = place.join(&place.member(), &recorder);
     recorder.wait("both full", |log| log.lanes.len() == 2 && log.lanes.values().all(|lane| lane.queue.len() >= 20));
     // librdkafka's burst may still arrive; then nothing more does.
     while recorder.read(|log| log.handled.len()) < 400 {
@@ -62,17 +62,17 @@ async fn con_21_a_full_partition_is_paused_and_goes_on_when_there_is_room() {
 
 #[tokio::test]
 async fn con_01_only_what_is_settled_is_committed() {
-    let broker = broker(1);
-    let producer = producer(broker.bootstrap_servers());
-    send(&producer, 0, 10).await;
+    let place = place(1).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 10).await;
     let recorder = Recorder::patient(100);
-    let properties = member(broker.bootstrap_servers(), "g");
-    let consumer = join(&properties, &recorder);
+    let properties = place.member();
+    let consumer = place.join(&properties, &recorder);
     recorder.wait("all", |log| log.accepted.len() == 10);
     recorder.handle(5);
     recorder.wait("a commit", |log| !log.committed.is_empty());
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
-    assert_eq!(offsets(&properties, 1)[&0], 5);
+    assert_eq!(place.offsets(&properties, 1)[&0], 5);
 }
 
 #[tokio::test]
@@ -86,39 +86,37 @@ async fn con_22_a_commit_that_fails_is_seen_and_made_again() {
 }
 
 async fn commit_after(errors: &'static [RDKafkaRespErr]) {
-    let broker = broker(1);
-    let producer = producer(broker.bootstrap_servers());
-    let recorder = Recorder::patient(100);
-    let properties = member(broker.bootstrap_servers(), "g");
-    let consumer = join(&properties, &recorder);
-    send(&producer, 0, 10).await;
-    recorder.wait("all", |log| log.lanes.values().map(|lane| lane.queue.len()).sum::<usize>() >= 10);
-    broker.with(move |cluster| cluster.request_errors(RDKafkaApiKey::OffsetCommit, errors)).unwrap();
-    recorder.handle(10);
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::prompt();
+    let properties = place.member();
+    let consumer = place.join(&properties, &recorder);
+    place.broker().with(move |cluster| cluster.request_errors(RDKafkaApiKey::OffsetCommit, errors)).unwrap();
+    place.send(&producer, 0, 10).await;
     recorder.wait("a commit", |log| log.committed.iter().any(|position| position.offset == 10));
     recorder.read(|log| assert!(log.failed.is_empty(), "{:?}", log.failed));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
-    assert_eq!(offsets(&properties, 1)[&0], 10);
+    assert_eq!(place.offsets(&properties, 1)[&0], 10);
 }
 
 #[tokio::test]
 async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbers() {
-    let broker = broker(1);
-    let producer = producer(broker.bootstrap_servers());
-    let properties = member(broker.bootstrap_servers(), "g");
-    send(&producer, 0, 3).await;
+    let place = embedded(1);
+    let producer = place.producer();
+    let properties = place.member();
+    place.send(&producer, 0, 3).await;
     let first = Recorder::prompt();
-    let consumer = join(&properties, &first);
+    let consumer = place.join(&properties, &first);
     first.wait("a commit", |log| log.committed.iter().any(|position| position.offset == 3));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 
     // The broker keeps 5 MiB.
     let large = "x".repeat(900_000);
     for _ in 0..12 {
-        producer.send_record(record("k", &large)).await.unwrap();
+        producer.send_record(place.record("k", &large)).await.unwrap();
     }
     let second = Recorder::prompt();
-    let consumer = join(&properties, &second);
+    let consumer = place.join(&properties, &second);
     second.wait("the failure", |log| !log.failed.is_empty());
     second.read(|log| {
         assert!(log.accepted.is_empty(), "nothing behind the hole is accepted");
@@ -128,7 +126,7 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
         }
     });
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
-    assert_eq!(offsets(&properties, 1)[&0], 3);
+    assert_eq!(place.offsets(&properties, 1)[&0], 3);
 
     let third = Recorder::prompt();
     let mut settings = Settings::default();
@@ -140,9 +138,9 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
 
 #[tokio::test]
 async fn a_topic_that_is_missing_fails_with_advice() {
-    let broker = broker(1);
+    let place = embedded(1);
     let recorder = Recorder::prompt();
-    let properties = member(broker.bootstrap_servers(), "g").set("topic.metadata.propagation.max.ms", "0");
+    let properties = place.member().set("topic.metadata.propagation.max.ms", "0");
     let consumer = Consumer::start(&properties, &["nowhere".to_owned()], recorder.clone()).unwrap();
     recorder.wait("the failure", |log| !log.failed.is_empty());
     recorder.read(|log| assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed));

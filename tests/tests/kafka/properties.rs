@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use idempotent_jobs::__private::kafka::{Producer, Properties, check};
 
-use crate::recorder::{broker, member};
+use crate::recorder::embedded;
 
 fn sane() -> Properties {
     Properties::new("localhost:9092").group("billing")
@@ -114,8 +114,8 @@ fn err_a_silent_broker_and_a_missing_topic_are_named() {
     let problem = check(&dead, &["orders".to_owned()], Duration::from_secs(1)).unwrap_err().join("\n");
     assert!(problem.contains("127.0.0.1:1"), "{problem}");
 
-    let broker = broker(3);
-    let properties = member(broker.bootstrap_servers(), "g");
+    let place = embedded(3);
+    let properties = place.member();
     let topics = ["orders".to_owned(), "nowhere".to_owned(), "neither".to_owned()];
     let problems = check(&properties, &topics, Duration::from_secs(10)).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems:?}");

@@ -1,16 +1,20 @@
 //! A scripted intake: keeps what it was given, settles what the test says, and wakes the test.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use idempotent_jobs::__private::kafka::{
-    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, embedded::Broker,
+    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, committed, embedded::Broker,
 };
 use idempotent_jobs::{Error, Message};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 
 /// Nothing in these tests may take longer.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 #[derive(Default)]
 pub struct Lane {
@@ -176,49 +180,86 @@ impl Intake for Recorder {
     }
 }
 
-pub fn broker(partitions: i32) -> Broker {
-    Broker::start(&[("orders", partitions)]).unwrap()
+/// A topic of its own on a broker, with what the tests do there.
+pub struct Place {
+    pub servers: String,
+    pub topic: String,
+    broker: Option<Broker>,
 }
 
-/// Properties of a group on that broker.
-pub fn member(servers: &str, group: &str) -> Properties {
-    Properties::new(servers).group(group)
+/// On the embedded broker, where faults can be made.
+pub fn embedded(partitions: i32) -> Place {
+    let broker = Broker::start(&[("orders", partitions)]).unwrap();
+    Place { servers: broker.bootstrap_servers().to_owned(), topic: "orders".to_owned(), broker: Some(broker) }
 }
 
-pub fn join(properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
-    let mut settings = Settings::default();
-    settings.commit_interval = Duration::from_millis(20);
-    Consumer::start_with(settings, properties, &["orders".to_owned()], intake.clone()).unwrap()
+/// On the Kafka at `TEST_KAFKA_BROKERS` if that is set, else on the embedded broker.
+pub async fn place(partitions: i32) -> Place {
+    let Ok(servers) = std::env::var("TEST_KAFKA_BROKERS") else { return embedded(partitions) };
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
+    let topic = format!("t{now}-{}", NEXT.fetch_add(1, Ordering::SeqCst));
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
+    let new = NewTopic::new(&topic, partitions, TopicReplication::Fixed(1));
+    admin.create_topics(&[new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+    Place { servers, topic, broker: None }
 }
 
-pub fn producer(servers: &str) -> Producer {
-    Producer::builder().brokers(servers).property("linger.ms", "0").build().unwrap()
-}
-
-pub fn record(key: &str, payload: &str) -> Record {
-    Record {
-        topic: "orders".to_owned(),
-        key: Some(key.as_bytes().to_vec()),
-        payload: Some(payload.as_bytes().to_vec()),
-        ..Record::default()
+impl Place {
+    pub fn broker(&self) -> &Broker {
+        self.broker.as_ref().unwrap()
     }
-}
 
-/// Sends records `from..to`, spread over the partitions by their keys.
-pub async fn send(producer: &Producer, from: usize, to: usize) {
-    let mut tasks = Vec::new();
-    for number in from..to {
-        let producer = producer.clone();
-        tasks.push(tokio::spawn(async move { producer.send_record(record(&number.to_string(), "{}")).await.unwrap() }));
+    /// Properties of the topic's own group.
+    pub fn member(&self) -> Properties {
+        let properties = Properties::new(&self.servers).group(format!("g-{}", self.topic));
+        // The embedded broker lets every later generation of a classic group wait for a second
+        // less than the session timeout.
+        let shorter = [("session.timeout.ms", "1500"), ("heartbeat.interval.ms", "300")];
+        if self.broker.is_none() {
+            return properties;
+        }
+        properties.set_all(shorter.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
 
-/// The group's committed offsets of `orders`.
-pub fn offsets(properties: &Properties, partitions: i32) -> BTreeMap<i32, i64> {
-    let topics = BTreeMap::from([("orders".to_owned(), partitions)]);
-    let offsets = idempotent_jobs::__private::kafka::committed(properties, &topics, Duration::from_secs(10)).unwrap();
-    offsets.into_iter().map(|((_, partition), offset)| (partition, offset)).collect()
+    /// The same by KIP-848.
+    pub fn modern_member(&self) -> Properties {
+        Properties::new(&self.servers).group(format!("g-{}", self.topic)).set("group.protocol", "consumer")
+    }
+
+    pub fn join(&self, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
+        let mut settings = Settings::default();
+        settings.commit_interval = Duration::from_millis(20);
+        Consumer::start_with(settings, properties, &[self.topic.clone()], intake.clone()).unwrap()
+    }
+
+    pub fn producer(&self) -> Producer {
+        Producer::builder().brokers(&self.servers).property("linger.ms", "0").build().unwrap()
+    }
+
+    pub fn record(&self, key: &str, payload: &str) -> Record {
+        Record {
+            topic: self.topic.clone(),
+            key: Some(key.as_bytes().to_vec()),
+            payload: Some(payload.as_bytes().to_vec()),
+            ..Record::default()
+        }
+    }
+
+    /// Sends records `from..to`, spread over the partitions by their keys.
+    pub async fn send(&self, producer: &Producer, from: usize, to: usize) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in from..to {
+            let (producer, record) = (producer.clone(), self.record(&number.to_string(), "{}"));
+            tasks.spawn(async move { producer.send_record(record).await.unwrap() });
+        }
+        tasks.join_all().await;
+    }
+
+    /// The group's committed offsets of the topic.
+    pub fn offsets(&self, properties: &Properties, partitions: i32) -> BTreeMap<i32, i64> {
+        let topics = BTreeMap::from([(self.topic.clone(), partitions)]);
+        let offsets = committed(properties, &topics, Duration::from_secs(10)).unwrap();
+        offsets.into_iter().map(|((_, partition), offset)| (partition, offset)).collect()
+    }
 }

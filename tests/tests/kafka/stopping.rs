@@ -2,28 +2,29 @@ use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::kafka::{Properties, Stopped};
 
-use crate::recorder::{Recorder, broker, join, member, offsets, producer, send};
+use crate::recorder::{Recorder, embedded, place};
 
 const BUDGET: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn shut_02_stop_settles_commits_and_leaves() {
-    let broker = broker(4);
-    let producer = producer(broker.bootstrap_servers());
-    let properties = member(broker.bootstrap_servers(), "g");
+    let place = place(4).await;
+    let producer = place.producer();
+    let properties = place.member();
     let recorder = Recorder::prompt();
-    let consumer = join(&properties, &recorder);
-    send(&producer, 0, 40).await;
+    let consumer = place.join(&properties, &recorder);
+    place.send(&producer, 0, 40).await;
     recorder.wait("all", |log| log.handled.len() == 40);
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
     recorder.read(|log| assert_eq!((log.revocations, log.losses), (1, 0)));
-    assert_eq!(offsets(&properties, 4).values().sum::<i64>(), 40);
+    assert_eq!(place.offsets(&properties, 4).values().sum::<i64>(), 40);
 }
 
 #[tokio::test]
 async fn shut_02_stop_ends_when_no_broker_was_ever_there() {
     let recorder = Recorder::prompt();
-    let consumer = join(&Properties::new("127.0.0.1:1").group("g"), &recorder);
+    let place = embedded(1);
+    let consumer = place.join(&Properties::new("127.0.0.1:1").group("g"), &recorder);
     let began = Instant::now();
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
     assert!(began.elapsed() < BUDGET + Duration::from_secs(3), "{:?}", began.elapsed());
@@ -31,13 +32,13 @@ async fn shut_02_stop_ends_when_no_broker_was_ever_there() {
 
 #[tokio::test]
 async fn shut_02_stop_ends_when_the_broker_died_with_work_to_commit() {
-    let broker = broker(2);
-    let producer = producer(broker.bootstrap_servers());
+    let place = embedded(2);
+    let producer = place.producer();
     let recorder = Recorder::patient(100);
-    let consumer = join(&member(broker.bootstrap_servers(), "g"), &recorder);
-    send(&producer, 0, 10).await;
+    let consumer = place.join(&place.member(), &recorder);
+    place.send(&producer, 0, 10).await;
     recorder.wait("all", |log| log.accepted.len() == 10);
-    broker.with(|cluster| cluster.broker_down(-1)).unwrap().unwrap();
+    place.broker().with(|cluster| cluster.broker_down(-1)).unwrap().unwrap();
     recorder.handle(10);
     let began = Instant::now();
     let _ = consumer.stop(BUDGET).await;
@@ -47,18 +48,18 @@ async fn shut_02_stop_ends_when_the_broker_died_with_work_to_commit() {
 
 #[tokio::test]
 async fn shut_02_stop_ends_before_the_group_was_joined() {
-    let broker = broker(1);
+    let place = embedded(1);
     let recorder = Recorder::prompt();
-    let consumer = join(&member(broker.bootstrap_servers(), "g"), &recorder);
+    let consumer = place.join(&place.member(), &recorder);
     assert_eq!(consumer.stop(Duration::ZERO).await, Stopped::Clean);
 }
 
 #[tokio::test]
 async fn shut_02_dropping_the_handle_waits_for_nothing_and_leaves_the_group() {
-    let broker = broker(1);
-    let properties = member(broker.bootstrap_servers(), "g");
+    let place = place(1).await;
+    let properties = place.modern_member();
     let recorder = Recorder::prompt();
-    let consumer = join(&properties, &recorder);
+    let consumer = place.join(&properties, &recorder);
     recorder.wait("the partition", |log| log.assignments == 1);
     let began = Instant::now();
     drop(consumer);
@@ -66,7 +67,7 @@ async fn shut_02_dropping_the_handle_waits_for_nothing_and_leaves_the_group() {
     recorder.wait("the revoke", |log| log.revocations == 1);
     // Another member has the partition long before a session could time out.
     let next = Recorder::prompt();
-    let consumer = join(&properties, &next);
+    let consumer = place.join(&properties, &next);
     next.wait("the partition", |log| log.assignments == 1);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     consumer.stop(BUDGET).await;

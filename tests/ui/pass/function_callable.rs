@@ -1,4 +1,4 @@
-//! The function stays what it is: called from code, in a module, in a body, from a macro.
+//! The function stays what it is: called from code, in a module, in a body, from a macro, twice a job.
 
 use idempotent_jobs::prelude::*;
 
@@ -26,6 +26,13 @@ macro_rules! declare {
 }
 
 declare!(declared, "orders", "order_id", SqliteTx, jobs::Charge);
+
+#[idempotent_job(topic = "orders", key = "order_id", name = "first")]
+#[idempotent_job(topic = "payments", key = "header(ce_id)", name = "second")]
+#[inline]
+async fn twice(_tx: &mut PgTx, _job: jobs::Charge) -> JobResult {
+    Ok(())
+}
 
 async fn by_hand(tx: &mut PgTx, job: jobs::Charge) -> JobResult {
     jobs::charge(tx, job).await
