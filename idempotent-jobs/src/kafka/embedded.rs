@@ -15,6 +15,7 @@ use rdkafka::producer::{BaseProducer, DefaultProducerContext, Producer as _};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::checks::Reader;
+use super::native::GroupTimes;
 use super::send_error::{SendError, SendErrorKind};
 use super::{Delivery, Producer, Properties, Record, Topics, native};
 use crate::outgoing::JobMessage;
@@ -101,9 +102,16 @@ fn serve(topics: &Topics, started: &mpsc::Sender<Result<String, String>>, orders
     }
 }
 
+/// On one machine a member that was killed is replaced soon; librdkafka's own session here is 30 s.
+const TIMES: GroupTimes = GroupTimes {
+    delay: Duration::ZERO,
+    heartbeat: Duration::from_millis(200),
+    session: Duration::from_secs(3),
+};
+
 fn open<'a>(host: &'a BaseProducer, topics: &Topics) -> Result<Cluster<'a>, String> {
     let cluster = host.client().mock_cluster().ok_or("librdkafka made no cluster")?;
-    native::group_delay(host.client().native_ptr(), Duration::ZERO);
+    native::group_times(host.client().native_ptr(), &TIMES);
     for (topic, partitions) in topics {
         cluster.create_topic(topic, *partitions, 1).map_err(|error| format!("topic `{topic}`: {error}"))?;
     }

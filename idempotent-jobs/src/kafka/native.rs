@@ -125,15 +125,28 @@ impl Drop for Commit {
 // SAFETY: librdkafka's queues may be used from any thread.
 unsafe impl Send for Commit {}
 
-/// How long the in-process broker waits for further members before a group's first generation.
+/// How the in-process broker keeps time with its groups.
 #[cfg(feature = "embedded")]
-pub(super) fn group_delay(client: *mut sys::rd_kafka_t, delay: Duration) {
-    let millis = i32::try_from(delay.as_millis()).unwrap_or(i32::MAX);
+pub(super) struct GroupTimes {
+    /// How long it waits for further members before a group's first generation.
+    pub delay: Duration,
+    /// How often members of the `consumer` protocol call, and so hear of new partitions.
+    pub heartbeat: Duration,
+    /// How long such a member may be silent before its partitions go to others.
+    pub session: Duration,
+}
+
+/// Sets them, for groups that come later.
+#[cfg(feature = "embedded")]
+pub(super) fn group_times(client: *mut sys::rd_kafka_t, times: &GroupTimes) {
+    let millis = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: the client is alive and owns the cluster it was configured with.
     unsafe {
         let cluster = sys::rd_kafka_handle_mock_cluster(client);
         if !cluster.is_null() {
-            sys::rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, millis);
+            sys::rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, millis(times.delay));
+            sys::rd_kafka_mock_set_group_consumer_heartbeat_interval_ms(cluster, millis(times.heartbeat));
+            sys::rd_kafka_mock_set_group_consumer_session_timeout_ms(cluster, millis(times.session));
         }
     }
 }
