@@ -102,6 +102,8 @@ pub enum Reason {
     Tombstone,
     /// A part of the key is absent or null.
     KeyMissing,
+    /// A part of the key is there, but is no text.
+    KeyInvalid,
     /// The `idempotency-key` header and the message's own fields disagree.
     KeyMismatch,
     /// No job of the topic takes this event.
@@ -123,6 +125,7 @@ impl Reason {
             Self::Decode => "decode",
             Self::Tombstone => "tombstone",
             Self::KeyMissing => "key_missing",
+            Self::KeyInvalid => "key_invalid",
             Self::KeyMismatch => "key_mismatch",
             Self::UnknownEvent => "unknown_event",
             Self::Conflict => "conflict",

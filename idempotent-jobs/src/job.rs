@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 
-use crate::codec;
-use crate::context::{Context, Handle, IsolationLevels, States};
+use crate::codec::{self, KeyField};
+use crate::context::{Context, Handle, Isolation, IsolationLevels, States};
 use crate::error::{JobResult, Rejection};
 use crate::extract::Extract;
 use crate::fingerprint::{Fingerprint, Scheme};
@@ -20,18 +20,6 @@ use crate::retry::Backoff;
 
 /// A job's running attempt, as the generated block returns it.
 pub type Running<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
-
-/// The transaction isolation of a job, as PostgreSQL names the levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Isolation {
-    /// `READ COMMITTED`, the default.
-    #[default]
-    ReadCommitted,
-    /// `REPEATABLE READ`.
-    RepeatableRead,
-    /// `SERIALIZABLE`.
-    Serializable,
-}
 
 /// What a job declares, without its types.
 #[derive(Debug, Clone)]
@@ -89,6 +77,7 @@ pub type Entry<H, P> = for<'a> fn(&'a mut H, P, &'a Context) -> Running<'a>;
 pub struct Declaration<H, P> {
     spec: Spec,
     parts: Vec<Part<P>>,
+    key_fields: Vec<KeyField>,
     checks: Vec<fn(&States) -> Result<(), String>>,
     entry: Entry<H, P>,
 }
@@ -107,7 +96,7 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
             timeout: Duration::from_secs(30),
             isolation: Isolation::default(),
         };
-        Self { spec, parts: Vec::new(), checks: Vec::new(), entry }
+        Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), entry }
     }
 
     /// Adds a part to the key.
@@ -115,6 +104,7 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
     pub fn key(mut self, part: Part<P>) -> Self {
         let comma = if self.parts.is_empty() { "" } else { "," };
         self.spec.key_form += &format!("{comma}{}:{}", part.name, part.kind);
+        self.key_fields.extend(KeyField::of(&part));
         self.parts.push(part);
         self
     }
@@ -188,10 +178,10 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Job<H> for Declaration<H, 
     }
 
     fn prepare(&self, message: &Message) -> Result<Prepared, Rejection> {
-        let bytes = codec::payload(message)?;
-        let payload: P = codec::decode(bytes, &self.parts)?;
+        let document = codec::scan(codec::payload(message)?)?;
+        let payload: P = codec::decode(&document, &self.key_fields)?;
         let key = Key::compute(&self.parts, &payload, &message.headers)?;
-        let fingerprint = self.spec.scheme.fingerprint(bytes)?;
+        let fingerprint = self.spec.scheme.of(&document)?;
         Ok(Prepared { key, fingerprint, payload: Box::new(payload) })
     }
 

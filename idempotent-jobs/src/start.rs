@@ -15,18 +15,21 @@ pub(crate) struct Selection<'a> {
     pub shared: &'a [String],
 }
 
-/// The jobs to run, and what is wrong with them.
+/// What is wrong with the linked jobs, whatever their database.
+pub(crate) fn names(linked: &[Registered], selection: &Selection<'_>) -> Vec<String> {
+    if linked.is_empty() {
+        return vec![NO_JOB.to_owned()];
+    }
+    same_names(linked).into_iter().chain(missing(linked, selection)).collect()
+}
+
+/// The jobs to run on a database with handles of type `H`, and what is wrong with them.
 pub(crate) fn select<H: Handle>(
     linked: &[Registered],
     selection: &Selection<'_>,
     states: &States,
 ) -> (Vec<Arc<dyn Job<H>>>, Vec<String>) {
-    if linked.is_empty() {
-        return (Vec::new(), vec![NO_JOB.to_owned()]);
-    }
-    let mut problems = same_names(linked);
-    problems.extend(missing(linked, selection));
-    let mut jobs: Vec<Arc<dyn Job<H>>> = Vec::new();
+    let (mut jobs, mut problems) = (Vec::new(), Vec::new());
     for registered in linked.iter().filter(|job| wanted(job, selection)) {
         match registered.job::<H>() {
             Some(job) => {
@@ -34,14 +37,21 @@ pub(crate) fn select<H: Handle>(
                 problems.extend(needs.into_iter().map(|need| format!("job `{}`: {need}", registered.name)));
                 jobs.push(job);
             }
-            None => problems.push(format!(
-                "job `{}` takes `&mut {}`, but the worker's database is {} (`&mut {}`): give it a worker of its own and \
-                 choose the jobs of each with `Worker::builder().jobs([…])`",
-                registered.name, registered.handle, H::DATABASE, H::NAME,
-            )),
+            None => problems.push(wrong_handle::<H>(registered)),
         }
     }
     (jobs, problems)
+}
+
+fn wrong_handle<H: Handle>(job: &Registered) -> String {
+    format!(
+        "job `{}` takes `&mut {}`, but the worker's database is {} (`&mut {}`): give it a worker of its own, and choose \
+         the jobs of each with `Worker::builder().jobs([…])`",
+        job.name,
+        job.handle,
+        H::DATABASE,
+        H::NAME,
+    )
 }
 
 const NO_JOB: &str = "no job is linked into this program: declare one with `#[idempotent_job]`; if the jobs live in another \

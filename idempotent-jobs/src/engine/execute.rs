@@ -9,10 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
 use super::{Engine, Routed};
-use crate::context::Context;
-use crate::job::Job;
 use crate::message::Message;
-use crate::store::{Claim, Claimed, Store, Terms};
+use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
 
 /// Runs one attempt: decode, claim, handler, guard, commit.
 ///
@@ -69,10 +67,10 @@ pub(super) async fn attempt<S: Store>(
             let left = ends.saturating_duration_since(Instant::now());
             engine.store.commit(tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
         }
-        Ok(Ok(Err(error))) => {
-            engine.store.rollback(tx).await;
-            Outcome::refused::<S>(error)
-        }
+        Ok(Ok(Err(error))) => match engine.store.rollback(tx).await {
+            Rolled::Back => Outcome::refused::<S>(error),
+            Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
+        },
         // The handler's future is dropped and with the handle its connection: never pooled.
         Ok(Err(panic)) => Failure::lasting(panicked(&*panic)).into(),
         Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),

@@ -12,7 +12,10 @@ pub(crate) mod probe;
 mod settle;
 mod work;
 
+pub(crate) use self::work::work;
+
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 use tokio::sync::{Notify, watch};
 
@@ -31,7 +34,7 @@ pub(crate) type Routed<S> = Arc<dyn Job<<S as Store>::Tx>>;
 
 /// The jobs a message still has to pass, and how each stands.
 #[derive(Debug, Default)]
-struct Progress(Option<Vec<(usize, Standing, Option<std::time::Instant>)>>);
+struct Progress(Option<Vec<(usize, Standing, Option<Instant>)>>);
 
 /// What the engine is made of.
 pub(crate) struct Parts<S: Store> {
@@ -102,10 +105,9 @@ impl<S: Store> Engine<S> {
         self.failure.lock().expect("no panic while the failure is set").take()
     }
 
-    /// How many messages run right now.
-    pub fn running(&self) -> usize {
-        let lanes = self.lanes();
-        lanes.running(&lanes.assigned())
+    /// How many workers it keeps busy: each has a connection of its own.
+    pub fn width(&self) -> usize {
+        self.store.connections()
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes<Progress>> {

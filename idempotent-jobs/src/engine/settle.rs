@@ -27,6 +27,9 @@ pub(super) enum Verdict {
     GiveUp(Rejection),
 }
 
+/// How long transient trouble is waited for at most, so that work goes on soon after an outage.
+const LONGEST_STUMBLE: Duration = Duration::from_secs(5);
+
 /// Decides what follows from `outcome`; `random` in 0..1 spreads the waits.
 pub(super) fn judge(outcome: Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     match outcome {
@@ -34,7 +37,7 @@ pub(super) fn judge(outcome: Outcome, spec: &Spec, standing: Standing, random: f
         Outcome::Dead(rejection) => Verdict::GiveUp(rejection),
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
             let standing = Standing { stumbles: standing.stumbles.saturating_add(1), ..standing };
-            Verdict::Again(standing, spec.backoff.delay(standing.stumbles, random))
+            Verdict::Again(standing, spec.backoff.delay(standing.stumbles, random).min(LONGEST_STUMBLE))
         }
         Outcome::Failed(failure) => failed(failure, spec, standing, random),
     }

@@ -12,9 +12,7 @@ use super::probe::Point;
 use super::settle::{Standing, Verdict, judge};
 use super::{Engine, Progress, Routed};
 use crate::error::{Error, Reason, Rejection};
-use crate::job::Job;
-use crate::key::EVENT_HEADER;
-use crate::message::Message;
+use crate::message::{EVENT_HEADER, Message};
 use crate::store::Store;
 use crate::telemetry;
 

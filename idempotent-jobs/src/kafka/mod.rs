@@ -1,22 +1,59 @@
-//! Kafka: the consumer's thread, the producer, properties. (contract)
+//! Kafka: the consumer's thread, the producer, properties. Only here is `rdkafka` known.
+//!
+//! The consumer and the engine meet in [`Intake`]; neither knows the other.
+
+mod checks;
+mod consumer;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod environment;
+mod faults;
+mod gaps;
+mod log;
+mod membership;
+mod native;
+mod producer;
+mod properties;
+mod send_error;
 
 use std::sync::Arc;
 use std::time::Instant;
+
+pub use self::checks::{Topics, check, committed};
+pub use self::consumer::{Consumer, ConsumerHandle, OnGap, Settings, Stopped};
+pub use self::producer::{Delivery, Producer, ProducerBuilder, Record, Undelivered};
+pub use self::properties::Properties;
+pub use self::send_error::{SendError, SendErrorKind};
 
 use crate::error::Error;
 use crate::message::Message;
 
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Partition { pub topic: Arc<str>, pub number: i32 }
+pub struct Partition {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition, from 0.
+    pub number: i32,
+}
 
 /// The next offset to read of a partition: everything below is settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Position { pub partition: Partition, pub offset: i64 }
+pub struct Position {
+    /// The partition.
+    pub partition: Partition,
+    /// What Kafka commits: the offset of the first message that is not settled.
+    pub offset: i64,
+}
 
 /// Whether a partition can take more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room { Open, Full }
+pub enum Room {
+    /// The next message is welcome.
+    Open,
+    /// The partition is to be paused. Messages that librdkafka already handed out still come.
+    Full,
+}
 
 /// What the consumer's thread feeds. Called from that thread only; nothing here may wait
 /// but `revoked`, and that until its deadline.
@@ -35,6 +72,8 @@ pub trait Intake: Send + Sync + 'static {
     fn settled(&self) -> Vec<Position>;
     /// These positions were committed.
     fn committed(&self, positions: &[Position]);
-    /// The client cannot go on.
+    /// The client was polled just now: it is alive, and takes part in its group.
+    fn polled(&self) {}
+    /// The client cannot go on; no further message will be accepted.
     fn failed(&self, error: Error);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fingerprint::Scheme;
-use crate::job::Isolation;
+use crate::context::Isolation;
 use crate::retry::Backoff;
 
 fn spec(retries: u32) -> Spec {

@@ -1,0 +1,1 @@
+//! The expansions as a reader of `cargo expand` sees them.

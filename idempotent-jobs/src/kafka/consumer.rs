@@ -1,0 +1,377 @@
+//! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Message as _};
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+
+use super::faults::{self, Fault};
+use super::log::Sparing;
+use super::membership::{Membership, account, commit_and_wait, list};
+use super::native::{self, Commit};
+use super::{Intake, Partition, Position, Properties, Room, gaps};
+use crate::error::Error;
+use crate::message::{Coordinates, Headers, Message};
+
+/// What happens when messages were deleted before the group read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnGap {
+    /// The worker stops with an error that names them.
+    #[default]
+    Stop,
+    /// They are named in an error log line, and reading goes on at the log's start.
+    Report,
+}
+
+/// How a consumer keeps time.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Between two offset commits; at most one is on its way.
+    pub commit_interval: Duration,
+    /// How long running jobs are waited for when partitions go to another member. The other
+    /// members wait meanwhile; the bound is `max.poll.interval.ms`, since heartbeats go on.
+    pub revoke_budget: Duration,
+    /// What deleted messages mean.
+    pub on_gap: OnGap,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { commit_interval: Duration::from_millis(500), revoke_budget: Duration::from_secs(5), on_gap: OnGap::Stop }
+    }
+}
+
+/// Starts consumers.
+#[derive(Debug)]
+pub struct Consumer;
+
+impl Consumer {
+    /// Joins the group with default settings; see [`start_with`](Self::start_with).
+    ///
+    /// # Errors
+    /// Every property that is missing or refused, one sentence each.
+    pub fn start(properties: &Properties, topics: &[String], intake: Arc<dyn Intake>) -> Result<ConsumerHandle, Vec<String>> {
+        Self::start_with(Settings::default(), properties, topics, intake)
+    }
+
+    /// Joins the group on a thread of its own, which feeds `intake` until the handle is stopped.
+    ///
+    /// # Errors
+    /// Every property that is missing or refused, one sentence each.
+    pub fn start_with(
+        settings: Settings,
+        properties: &Properties,
+        topics: &[String],
+        intake: Arc<dyn Intake>,
+    ) -> Result<ConsumerHandle, Vec<String>> {
+        let one = |error: KafkaError| vec![format!("the Kafka consumer cannot be made: {error}")];
+        let context = Membership::new(Arc::clone(&intake), settings.revoke_budget);
+        let consumer: BaseConsumer<Membership> = properties.consumer()?.create_with_context(context).map_err(one)?;
+        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).map_err(one)?;
+        let stop = Arc::new(Stop::default());
+        let (done, ended) = oneshot::channel();
+        let poller = Poller::new(consumer, settings, Arc::clone(&stop));
+        let thread = std::thread::Builder::new().name("idempotent-jobs-kafka".to_owned());
+        let body = move || {
+            if catch_unwind(AssertUnwindSafe(|| poller.run())).is_err() {
+                intake.failed(Error::Kafka("the consumer's thread panicked; its messages are read again at the next start".to_owned()));
+            }
+            let _ = done.send(());
+        };
+        thread.spawn(body).map_err(|error| vec![format!("the consumer's thread cannot be started: {error}")])?;
+        Ok(ConsumerHandle { stop, ended: Some(ended) })
+    }
+}
+
+/// Whether a consumer ended in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Committed what was settled and left the group.
+    Clean,
+    /// The brokers did not answer in time; the process may end, and the group notices by its
+    /// session timeout.
+    Abandoned,
+}
+
+/// A running consumer. Dropped, it stops without waiting for running jobs.
+#[derive(Debug)]
+pub struct ConsumerHandle {
+    stop: Arc<Stop>,
+    ended: Option<oneshot::Receiver<()>>,
+}
+
+/// What leaving may take beside the budget: the last commit and the farewell to the group.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+impl ConsumerHandle {
+    /// Takes no further message, gives the intake `budget` to finish what runs, commits, leaves
+    /// the group. Waits without blocking the runtime, and not much longer than the budget.
+    pub async fn stop(mut self, budget: Duration) -> Stopped {
+        self.stop.request(budget);
+        let Some(ended) = self.ended.take() else { return Stopped::Abandoned };
+        match tokio::time::timeout(budget + FAREWELL, ended).await {
+            Ok(Ok(())) => Stopped::Clean,
+            Ok(Err(_)) => Stopped::Abandoned,
+            Err(_) => {
+                error!("the consumer did not leave its group in time and is abandoned: its partitions move when its session times out");
+                Stopped::Abandoned
+            }
+        }
+    }
+}
+
+impl Drop for ConsumerHandle {
+    fn drop(&mut self) {
+        self.stop.request(Duration::ZERO);
+    }
+}
+
+/// The request to stop: the first one counts.
+#[derive(Debug, Default)]
+struct Stop(Mutex<Option<Instant>>);
+
+impl Stop {
+    fn request(&self, budget: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Instant::now() + budget);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The longest sleep when nothing comes; a pause to be ended is looked for more often.
+const IDLE: Duration = Duration::from_millis(50);
+const WHILE_PAUSED: Duration = Duration::from_millis(5);
+/// Messages handed over before commits and pauses have their turn.
+const BURST: usize = 256;
+/// After this an unanswered commit is given up; the next interval sends the newest positions.
+const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(3);
+
+/// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
+struct Poller {
+    commit: Option<Sent>,
+    consumer: BaseConsumer<Membership>,
+    settings: Settings,
+    stop: Arc<Stop>,
+    next_commit: Instant,
+    next_look: Instant,
+    trouble: Sparing,
+}
+
+struct Sent {
+    commit: Commit,
+    at: Instant,
+    rebalances: u64,
+}
+
+impl Poller {
+    fn new(consumer: BaseConsumer<Membership>, settings: Settings, stop: Arc<Stop>) -> Self {
+        let now = Instant::now();
+        let trouble = Sparing::new(Duration::from_secs(30));
+        Self { commit: None, consumer, settings, stop, next_commit: now, next_look: now, trouble }
+    }
+
+    fn run(mut self) {
+        let deadline = loop {
+            if let Some(deadline) = self.stop.deadline() {
+                break deadline;
+            }
+            self.receive();
+            self.membership().intake.polled();
+            self.look_for_gaps();
+            self.relieve();
+            self.commit_settled();
+        };
+        self.leave(deadline);
+    }
+
+    fn membership(&self) -> &Membership {
+        self.consumer.context()
+    }
+
+    fn receive(&self) {
+        let mut wait = if self.membership().state().paused.is_empty() { IDLE } else { WHILE_PAUSED };
+        for _ in 0..BURST {
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => self.accept(self.copy(&message)),
+                Some(Err(error)) => self.trouble(&error),
+                None => break,
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    /// The message, owned: librdkafka's buffers are free for the next fetch.
+    fn copy(&self, message: &BorrowedMessage<'_>) -> Message {
+        let Partition { topic, number } = self.membership().state().partition(message.topic(), message.partition());
+        Message {
+            coordinates: Coordinates { topic, partition: number, offset: message.offset() },
+            key: message.key().map(<[u8]>::to_vec),
+            payload: message.payload().map(<[u8]>::to_vec),
+            headers: Headers::new(native::headers(message)),
+            timestamp: message.timestamp().to_millis(),
+        }
+    }
+
+    fn accept(&self, message: Message) {
+        let partition = {
+            let mut state = self.membership().state();
+            let partition = state.partition(&message.coordinates.topic, message.coordinates.partition);
+            if state.halted || !state.owned.contains(&partition) {
+                return;
+            }
+            if state.unchecked.contains(&partition) {
+                return state.held.push(message);
+            }
+            partition
+        };
+        if self.membership().intake.accept(message) == Room::Full {
+            self.pause(partition);
+        }
+    }
+
+    fn pause(&self, partition: Partition) {
+        if !self.membership().state().paused.insert(partition.clone()) {
+            return;
+        }
+        if let Err(error) = self.consumer.pause(&list([&partition])) {
+            warn!(%error, topic = %partition.topic, partition = partition.number, "could not be paused; its messages are kept in memory");
+        }
+    }
+
+    fn relieve(&self) {
+        let mut relieved = self.membership().intake.relieved();
+        relieved.retain(|partition| self.membership().state().paused.remove(partition));
+        self.resume(&relieved);
+    }
+
+    fn resume(&self, partitions: &[Partition]) {
+        if partitions.is_empty() {
+            return;
+        }
+        if let Err(error) = self.consumer.resume(&list(partitions)) {
+            warn!(%error, "paused partitions could not be resumed; tried again");
+            self.membership().state().paused.extend(partitions.iter().cloned());
+        }
+    }
+
+    /// Compares what was assigned with the log's start, then hands over what was held meanwhile.
+    fn look_for_gaps(&mut self) {
+        let unchecked: Vec<Partition> = {
+            let state = self.membership().state();
+            if state.unchecked.is_empty() || state.halted || Instant::now() < self.next_look {
+                return;
+            }
+            state.unchecked.iter().cloned().collect()
+        };
+        match gaps::find(&self.consumer, &unchecked, LOOK) {
+            Ok(gaps) if gaps.is_empty() => self.release(&unchecked),
+            Ok(gaps) if self.settings.on_gap == OnGap::Report => {
+                error!("messages lost: {}", gaps::sentence(&gaps));
+                self.release(&unchecked);
+            }
+            Ok(gaps) => self.fail(format!("messages lost: {}", gaps::sentence(&gaps))),
+            Err(error) if gaps::is_passing(&error) => {
+                self.next_look = Instant::now() + Duration::from_secs(1);
+                if self.trouble.due() {
+                    warn!(%error, "cannot compare the committed offsets with the log yet; no message is handed over before");
+                }
+                let _ = self.consumer.pause(&list(&unchecked));
+            }
+            Err(error) => self.fail(format!("cannot read the group's offsets: {error}")),
+        }
+    }
+
+    fn release(&self, checked: &[Partition]) {
+        let held = {
+            let mut state = self.membership().state();
+            for partition in checked {
+                state.unchecked.remove(partition);
+            }
+            std::mem::take(&mut state.held)
+        };
+        self.resume(checked);
+        held.into_iter().for_each(|message| self.accept(message));
+    }
+
+    /// One commit at a time, of the newest positions; the poll loop never waits for its answer.
+    fn commit_settled(&mut self) {
+        if let Some(sent) = self.commit.take() {
+            match sent.commit.answer(Duration::ZERO) {
+                None if sent.at.elapsed() < COMMIT_GIVEN_UP => return self.commit = Some(sent),
+                answer => self.conclude(&sent, answer),
+            }
+        }
+        if Instant::now() < self.next_commit {
+            return;
+        }
+        self.next_commit = Instant::now() + self.settings.commit_interval;
+        let settled = self.membership().intake.settled();
+        let (positions, rebalances): (Vec<Position>, u64) = {
+            let state = self.membership().state();
+            (settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(), state.rebalances)
+        };
+        if positions.is_empty() {
+            return;
+        }
+        match Commit::start(&self.consumer, positions) {
+            Ok(commit) => self.commit = Some(Sent { commit, at: Instant::now(), rebalances }),
+            Err(code) => _ = account(Some(Err(code))),
+        }
+    }
+
+    fn conclude(&self, sent: &Sent, answer: Option<Result<(), rdkafka::error::RDKafkaErrorCode>>) {
+        let done = account(answer);
+        if done && self.membership().state().rebalances == sent.rebalances {
+            self.membership().intake.committed(&sent.commit.positions);
+        }
+    }
+
+    fn trouble(&self, error: &KafkaError) {
+        let said = std::mem::take(&mut self.membership().state().said);
+        let text = if said.is_empty() { error.to_string() } else { said };
+        match faults::of_poll(error) {
+            Fault::Nothing => {}
+            Fault::Slept => error!("the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"),
+            Fault::Passing if self.trouble.due() => warn!("Kafka: {text}; going on (the same is not said again for 30 s)"),
+            Fault::Passing => {}
+            Fault::Lasting(advice) => self.fail(format!("{text}: {advice}")),
+        }
+    }
+
+    /// Reports once; from here on nothing is accepted, so that nothing behind a hole is committed.
+    fn fail(&self, text: String) {
+        let halted = std::mem::replace(&mut self.membership().state().halted, true);
+        if !halted {
+            self.membership().intake.failed(Error::Kafka(text));
+        }
+    }
+
+    fn leave(mut self, deadline: Instant) {
+        let owned: Vec<Partition> = {
+            let mut state = self.membership().state();
+            state.halted = true;
+            state.leaving = true;
+            state.owned.iter().cloned().collect()
+        };
+        if !owned.is_empty() {
+            let positions = self.membership().intake.revoked(&owned, deadline);
+            self.commit = None;
+            commit_and_wait(&self.consumer, positions);
+        }
+        // Dropping it leaves the group and waits for that: here nobody else waits with it.
+        let began = Instant::now();
+        drop(self);
+        info!(took = ?began.elapsed(), "left the consumer group");
+    }
+}

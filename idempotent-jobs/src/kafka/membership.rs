@@ -1,0 +1,205 @@
+//! What the consumer's thread holds of its group, and the rebalance callbacks.
+//!
+//! Invariant: a position is committed only when the intake returned it, and only while its
+//! partition is owned. Callbacks run inside `poll`, on the consumer's thread; librdkafka's own
+//! threads keep sending heartbeats meanwhile, so that waiting in a revoke costs the other
+//! members time and nobody the session.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::counter;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{ClientContext, TopicPartitionList};
+use tracing::{debug, info, warn};
+
+use super::native::Commit;
+use super::{Intake, Partition, Position, faults, log};
+use crate::message::Message;
+
+/// The context of the client.
+pub(super) struct Membership {
+    pub(super) intake: Arc<dyn Intake>,
+    revoke_budget: Duration,
+    state: Mutex<State>,
+}
+
+/// What changes with the assignment.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) owned: BTreeSet<Partition>,
+    pub(super) paused: BTreeSet<Partition>,
+    /// Assigned, and not yet compared with the start of the log.
+    pub(super) unchecked: BTreeSet<Partition>,
+    /// Messages of unchecked partitions, in the order they came.
+    pub(super) held: Vec<Message>,
+    /// Nothing is accepted any more.
+    pub(super) halted: bool,
+    /// The intake has let everything go already: leaving the group asks it nothing.
+    pub(super) leaving: bool,
+    /// Counts rebalances, so that an answer to a commit of before is not taken for one of now.
+    pub(super) rebalances: u64,
+    /// What librdkafka said of its last error.
+    pub(super) said: String,
+    names: HashMap<String, Arc<str>>,
+}
+
+impl State {
+    /// A partition with its topic's name shared.
+    pub(super) fn partition(&mut self, topic: &str, number: i32) -> Partition {
+        let topic = match self.names.get(topic) {
+            Some(name) => Arc::clone(name),
+            None => Arc::clone(self.names.entry(topic.to_owned()).or_insert_with(|| Arc::from(topic))),
+        };
+        Partition { topic, number }
+    }
+
+    fn forget(&mut self, partitions: &[Partition]) {
+        self.rebalances += 1;
+        for partition in partitions {
+            self.owned.remove(partition);
+            self.paused.remove(partition);
+            self.unchecked.remove(partition);
+        }
+        self.held.retain(|message| {
+            let at = &message.coordinates;
+            !partitions.iter().any(|gone| gone.number == at.partition && gone.topic == at.topic)
+        });
+    }
+}
+
+impl Membership {
+    pub(super) fn new(intake: Arc<dyn Intake>, revoke_budget: Duration) -> Self {
+        Self { intake, revoke_budget, state: Mutex::default() }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn partitions(&self, list: &TopicPartitionList) -> Vec<Partition> {
+        let mut state = self.state();
+        list.elements().iter().map(|element| state.partition(element.topic(), element.partition())).collect()
+    }
+
+    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
+        {
+            let mut state = self.state();
+            state.forget(partitions);
+            state.owned.extend(partitions.iter().cloned());
+            state.unchecked.extend(partitions.iter().cloned());
+        }
+        info!(partitions = %Listed(partitions), "partitions assigned");
+        // A pause can survive a rebalance in the client, and nobody would end it.
+        if let Err(error) = consumer.resume(&list(partitions)) {
+            warn!(%error, "assigned partitions could not be resumed");
+        }
+        self.intake.assigned(partitions);
+    }
+
+    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
+        let leaving = {
+            let mut state = self.state();
+            state.forget(partitions);
+            state.leaving
+        };
+        if leaving {
+            return;
+        }
+        if consumer.assignment_lost() {
+            warn!(partitions = %Listed(partitions), "partitions lost: another member may own them already");
+            return self.intake.lost(partitions);
+        }
+        let positions = self.intake.revoked(partitions, Instant::now() + self.revoke_budget);
+        info!(partitions = %Listed(partitions), "partitions revoked");
+        commit_and_wait(consumer, positions);
+    }
+}
+
+/// How long a commit is waited for where nothing else can go on.
+const COMMIT_WAIT: Duration = Duration::from_secs(5);
+
+/// The last commit of partitions that are given up.
+pub(super) fn commit_and_wait<C: ConsumerContext>(consumer: &BaseConsumer<C>, positions: Vec<Position>) {
+    if positions.is_empty() {
+        return;
+    }
+    let answer = Commit::start(consumer, positions).map(|commit| commit.answer(COMMIT_WAIT));
+    account(answer.unwrap_or_else(|error| Some(Err(error))));
+}
+
+/// Counts and logs what became of a commit. A failed one is never fatal: the messages come again
+/// and meet their claims.
+pub(super) fn account(answer: Option<Result<(), RDKafkaErrorCode>>) -> bool {
+    let outcome = match answer {
+        Some(Ok(())) => "committed",
+        Some(Err(code)) if faults::is_stale(code) => {
+            debug!(%code, "offsets not committed: the group moved on, and the next owner skips what is done");
+            "stale"
+        }
+        Some(Err(code)) => {
+            warn!(%code, "offsets not committed: messages that are done will be delivered again and skipped");
+            "failed"
+        }
+        None => {
+            warn!("offsets not committed: the brokers did not answer in time");
+            "unanswered"
+        }
+    };
+    counter!("idempotent_jobs_offset_commits_total", "outcome" => outcome).increment(1);
+    outcome == "committed"
+}
+
+/// As librdkafka takes partitions.
+pub(super) fn list<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.number);
+    }
+    list
+}
+
+impl ClientContext for Membership {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        log::pass_on(level, facility, text);
+    }
+
+    // The error itself is returned by `poll`; only its text is lost there.
+    fn error(&self, _: KafkaError, reason: &str) {
+        self.state().said = reason.to_owned();
+    }
+}
+
+impl ConsumerContext for Membership {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Revoke(list) if list.count() > 0 => self.revoked(consumer, &self.partitions(list)),
+            Rebalance::Error(error) => warn!(%error, "rebalance failed; the client joins again"),
+            _ => {}
+        }
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Assign(list) = rebalance
+            && list.count() > 0
+        {
+            self.assigned(consumer, &self.partitions(list));
+        }
+    }
+}
+
+/// `orders/0 orders/1`
+struct Listed<'a>(&'a [Partition]);
+
+impl std::fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, partition) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{}/{}", partition.topic, partition.number)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! What librdkafka can do and `rdkafka` does not pass on. The only `unsafe` of Kafka's part.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::time::Duration;
+
+use rdkafka::bindings as sys;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::BorrowedMessage;
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::Position;
+
+/// The headers in wire order. `rdkafka`'s own iterator panics on a name that is not UTF-8,
+/// which any producer can send.
+pub(super) fn headers(message: &BorrowedMessage<'_>) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut list = ptr::null_mut();
+    // SAFETY: the message is alive; librdkafka writes a list it keeps owning, or reports an error.
+    let found = unsafe { sys::rd_kafka_message_headers(message.ptr(), &mut list) };
+    if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR || list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the list lives as long as the message.
+    let count = unsafe { sys::rd_kafka_header_cnt(list) };
+    (0..count).filter_map(|index| header(list, index)).collect()
+}
+
+fn header(list: *const sys::rd_kafka_headers_t, index: usize) -> Option<(String, Option<Vec<u8>>)> {
+    let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
+    // SAFETY: the list is alive, and the three places are ours.
+    let found = unsafe { sys::rd_kafka_header_get_all(list, index, &mut name, &mut value, &mut size) };
+    if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+        return None;
+    }
+    // SAFETY: on success the name ends with a NUL, and a value that is not null has `size` bytes.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let value = (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec());
+    Some((name, value))
+}
+
+/// Whether a record that failed surely is not in the log: it was never handed to a broker.
+pub(super) fn never_sent(message: &BorrowedMessage<'_>) -> bool {
+    // SAFETY: the message of a delivery report is alive while its event is.
+    let status = unsafe { sys::rd_kafka_message_status(message.ptr()) };
+    status == sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED
+}
+
+/// An offset commit on its way, with a queue of its own for the answer: it can be waited for
+/// with a bound, where librdkafka's own synchronous commit waits without one.
+pub(super) struct Commit {
+    queue: *mut sys::rd_kafka_queue_t,
+    pub(super) positions: Vec<Position>,
+}
+
+impl Commit {
+    /// Sends the commit. The consumer must outlive it.
+    pub(super) fn start<C: ConsumerContext>(
+        consumer: &BaseConsumer<C>,
+        positions: Vec<Position>,
+    ) -> Result<Self, RDKafkaErrorCode> {
+        let mut list = TopicPartitionList::with_capacity(positions.len());
+        for position in &positions {
+            list.add_partition_offset(&position.partition.topic, position.partition.number, Offset::Offset(position.offset))
+                .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+        }
+        let client = consumer.client().native_ptr();
+        // SAFETY: the client is alive; the queue is destroyed in `drop`.
+        let queue = unsafe { sys::rd_kafka_queue_new(client) };
+        let commit = Self { queue, positions };
+        // SAFETY: librdkafka copies the list, and keeps a reference to the queue while it needs one.
+        match unsafe { sys::rd_kafka_commit_queue(client, list.ptr(), queue, None, ptr::null_mut()) } {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(commit),
+            error => Err(error.into()),
+        }
+    }
+
+    /// Waits up to `timeout` for the answer; `None`: it has not come.
+    pub(super) fn answer(&self, timeout: Duration) -> Option<Result<(), RDKafkaErrorCode>> {
+        let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the queue is ours.
+        let event = unsafe { sys::rd_kafka_queue_poll(self.queue, millis) };
+        if event.is_null() {
+            return None;
+        }
+        // SAFETY: the event is ours until destroyed, and is not used afterwards.
+        let error = unsafe {
+            let error = worst(event);
+            sys::rd_kafka_event_destroy(event);
+            error
+        };
+        Some(match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+            error => Err(error.into()),
+        })
+    }
+}
+
+/// The commit's error, or else the first partition's.
+///
+/// # Safety
+/// `event` is an event that has not been destroyed.
+unsafe fn worst(event: *mut sys::rd_kafka_event_t) -> RDKafkaRespErr {
+    // SAFETY: by the contract above; the event keeps owning the list.
+    let (error, list) = unsafe { (sys::rd_kafka_event_error(event), sys::rd_kafka_event_topic_partition_list(event)) };
+    if error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR || list.is_null() {
+        return error;
+    }
+    // SAFETY: `cnt` elements begin at `elems`.
+    let elements = unsafe {
+        let count = usize::try_from((*list).cnt).unwrap_or(0);
+        if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
+    };
+    elements.iter().map(|element| element.err).find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap_or(error)
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        // SAFETY: made in `start`; an answer that comes later is discarded by librdkafka.
+        unsafe { sys::rd_kafka_queue_destroy(self.queue) }
+    }
+}
+
+// SAFETY: librdkafka's queues may be used from any thread.
+unsafe impl Send for Commit {}
+
+/// How long the in-process broker waits for further members before a group's first generation.
+#[cfg(feature = "embedded")]
+pub(super) fn group_delay(client: *mut sys::rd_kafka_t, delay: Duration) {
+    let millis = i32::try_from(delay.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the client is alive and owns the cluster it was configured with.
+    unsafe {
+        let cluster = sys::rd_kafka_handle_mock_cluster(client);
+        if !cluster.is_null() {
+            sys::rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, millis);
+        }
+    }
+}

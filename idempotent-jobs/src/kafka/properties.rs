@@ -1,0 +1,265 @@
+//! Kafka properties: what is forced, what is chosen for safety, what is passed on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
+
+/// Where the brokers are, which group reads, and every librdkafka property besides.
+///
+/// Nothing is checked until a client is made or [`problems`](Self::problems) is called; then
+/// every problem is reported at once.
+///
+/// Forced: `enable.auto.commit=false` and `enable.auto.offset.store=false` (an offset moves only
+/// behind finished work), `enable.idempotence=true` and `acks=all` for the producer.
+///
+/// Defaults, all of which may be set: `auto.offset.reset=earliest`,
+/// `isolation.level=read_committed`, `allow.auto.create.topics=false`, and for the classic group
+/// protocol `partition.assignment.strategy=range,roundrobin`, `session.timeout.ms=6000`,
+/// `heartbeat.interval.ms=2000`. Memory: at most 16 MiB are fetched ahead
+/// (`queued.max.messages.kbytes`), 1,000 messages a partition (`queued.min.messages`), 256 KiB a
+/// partition and 8 MiB in one answer (`fetch.message.max.bytes`, `fetch.max.bytes`); the producer
+/// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`).
+#[derive(Clone, Default)]
+pub struct Properties {
+    brokers: String,
+    group: Option<String>,
+    pairs: BTreeMap<String, String>,
+    pub(super) problems: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// `(property, what to do instead)`: owned by an option of ours.
+const OPTIONS: &[(&str, &str)] = &[
+    ("bootstrap.servers", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
+    ("metadata.broker.list", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
+    ("group.id", "give the group with `KAFKA_GROUP_ID` or `.group(…)`"),
+    ("transactional.id", "Kafka's transactions are not used here: the dedup key makes the effect single"),
+    ("delivery.report.only.error", "every send waits for its delivery report: leave it out"),
+    ("test.mock.num.brokers", "an in-process broker is chosen with `embedded::Broker`, never by a property"),
+];
+
+/// `(property, the values that change nothing, why)`.
+const FORCED: &[(&str, &[&str], &str)] = &[
+    ("enable.auto.commit", &["false", "f", "0"], "an offset may only move behind finished work"),
+    ("auto.commit.enable", &["false", "f", "0"], "an offset may only move behind finished work"),
+    ("enable.auto.offset.store", &["false", "f", "0"], "an offset may only move behind finished work"),
+    ("enable.idempotence", &["true", "t", "1"], "a network retry must not write a record twice"),
+    ("acks", &["all", "-1"], "a record counts as sent when every in-sync replica has it"),
+    ("request.required.acks", &["all", "-1"], "a record counts as sent when every in-sync replica has it"),
+];
+
+/// Rejected by librdkafka and brokers under `group.protocol=consumer`.
+const CLASSIC_ONLY: &[&str] =
+    &["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
+
+const COMMON: &[(&str, &str)] = &[("allow.auto.create.topics", "false")];
+const CONSUMER: &[(&str, &str)] = &[
+    ("auto.offset.reset", "earliest"),
+    ("isolation.level", "read_committed"),
+    ("queued.min.messages", "1000"),
+    ("queued.max.messages.kbytes", "16384"),
+    ("fetch.message.max.bytes", "262144"),
+    ("fetch.max.bytes", "8388608"),
+    ("fetch.queue.backoff.ms", "20"),
+];
+const CLASSIC: &[(&str, &str)] = &[
+    ("partition.assignment.strategy", "range,roundrobin"),
+    ("session.timeout.ms", "6000"),
+    ("heartbeat.interval.ms", "2000"),
+];
+const PRODUCER: &[(&str, &str)] = &[("queue.buffering.max.kbytes", "65536"), ("message.timeout.ms", "30000")];
+
+/// A default gives way to any of its names.
+const ALIASES: &[(&str, &str)] = &[
+    ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+    ("message.timeout.ms", "delivery.timeout.ms"),
+];
+
+impl Properties {
+    /// For these brokers, `host:port` separated by commas.
+    pub fn new(brokers: impl Into<String>) -> Self {
+        Self { brokers: brokers.into(), ..Self::default() }
+    }
+
+    /// Replaces the brokers.
+    #[must_use]
+    pub fn with_brokers(mut self, brokers: impl Into<String>) -> Self {
+        self.brokers = brokers.into();
+        self
+    }
+
+    /// The consumer group.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Sets any librdkafka property, replacing an earlier value.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.pairs.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets every property of a map.
+    #[must_use]
+    pub fn set_all(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.pairs.extend(pairs);
+        self
+    }
+
+    /// The brokers as they were given.
+    pub fn brokers(&self) -> &str {
+        &self.brokers
+    }
+
+    /// The consumer group, if one was given.
+    pub fn group_id(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// What is allowed and yet worth a line in the log.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.warnings.clone();
+        if let Some(value) = self.pairs.get("auto.offset.reset").filter(|value| is_latest(value)) {
+            warnings.push(format!(
+                "`auto.offset.reset={value}`: messages written before the group first reads a partition, \
+                 a partition added later among them, are never read"
+            ));
+        }
+        if self.pairs.get("isolation.level").is_some_and(|level| level == "read_uncommitted") {
+            warnings.push("`isolation.level=read_uncommitted`: jobs run for records of transactions that were aborted".to_owned());
+        }
+        warnings
+    }
+
+    /// Everything that is wrong for a consumer of a group and for a producer, one sentence each.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.producer_problems();
+        if self.group.as_deref().is_none_or(str::is_empty) {
+            problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group(…)`".to_owned());
+        }
+        problems.extend(self.protocol_problems());
+        problems
+    }
+
+    /// Everything that is wrong for a producer, which needs no group.
+    pub(super) fn producer_problems(&self) -> Vec<String> {
+        let mut problems = self.problems.clone();
+        if self.brokers.trim().is_empty() {
+            problems.push("no Kafka brokers: give them with `KAFKA_BROKERS` or `.brokers(…)`, as `host:port,host:port`".to_owned());
+        }
+        problems.extend(self.pairs.iter().filter_map(|(name, value)| refusal(name, value)));
+        problems
+    }
+
+    fn protocol_problems(&self) -> Vec<String> {
+        if !self.consumer_protocol() {
+            return Vec::new();
+        }
+        let set = CLASSIC_ONLY.iter().filter(|name| self.pairs.contains_key(**name));
+        set.map(|name| {
+            format!("`{name}` cannot be set with `group.protocol=consumer`, where the brokers decide it: leave it out, or use `group.protocol=classic`")
+        })
+        .collect()
+    }
+
+    /// Whether the group speaks KIP-848, where the brokers assign partitions and set the timeouts.
+    pub fn consumer_protocol(&self) -> bool {
+        self.pairs.get("group.protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer"))
+    }
+
+    /// What a consumer of the group is made from.
+    pub(super) fn consumer(&self) -> Result<ClientConfig, Vec<String>> {
+        refuse(self.problems())?;
+        let mut config = self.with_defaults(&[COMMON, CONSUMER, if self.consumer_protocol() { &[] } else { CLASSIC }]);
+        config.set("group.id", self.group.as_deref().unwrap_or_default());
+        config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
+        config.remove("acks").remove("request.required.acks").remove("enable.idempotence").remove("auto.commit.enable");
+        Ok(config)
+    }
+
+    /// What a producer is made from; `timeout` bounds a delivery, unless a property does.
+    pub(super) fn producer(&self, timeout: Option<Duration>) -> Result<ClientConfig, Vec<String>> {
+        refuse(self.producer_problems())?;
+        let mut config = self.with_defaults(&[COMMON, PRODUCER]);
+        if let Some(timeout) = timeout {
+            config.remove("delivery.timeout.ms").set("message.timeout.ms", timeout.as_millis().to_string());
+        }
+        config.remove("request.required.acks").set("enable.idempotence", "true").set("acks", "all");
+        for (name, ..) in FORCED.iter().filter(|(name, ..)| name.contains("auto")) {
+            config.remove(name);
+        }
+        Ok(config)
+    }
+
+    fn with_defaults(&self, defaults: &[&[(&str, &str)]]) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.brokers).set("client.id", "idempotent-jobs");
+        for (name, value) in defaults.iter().copied().flatten() {
+            let alias = ALIASES.iter().find(|(main, _)| main == name);
+            if !alias.is_some_and(|(_, alias)| self.pairs.contains_key(*alias)) {
+                config.set(*name, *value);
+            }
+        }
+        config.extend(self.pairs.clone());
+        config
+    }
+}
+
+/// Shows the names, and the values of those that hold no secret.
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
+        f.debug_map().entry(&"brokers", &self.brokers).entry(&"group", &self.group).entries(shown).finish()
+    }
+}
+
+fn refuse(problems: Vec<String>) -> Result<(), Vec<String>> {
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// Why a property cannot be set to that value, if it cannot.
+fn refusal(name: &str, value: &str) -> Option<String> {
+    if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == name) {
+        return Some(format!("`{name}` cannot be set as a property: {instead}"));
+    }
+    if let Some((_, allowed, why)) = FORCED.iter().find(|(forced, ..)| *forced == name) {
+        let same = allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(value.trim()));
+        return (!same).then(|| format!("`{name}` is always `{}` ({why}): leave it out", allowed[0]));
+    }
+    let KafkaError::ClientConfig(kind, text, ..) = probe(name, value)? else {
+        return Some(format!("`{name}` has a value with a NUL in it"));
+    };
+    Some(match kind {
+        RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN => {
+            format!("`{name}` is not a property of librdkafka (its CONFIGURATION.md lists them): {text}")
+        }
+        _ if secret(name) => format!("`{name}` has a value that librdkafka refuses (not shown, it may hold a secret)"),
+        _ => format!("`{name}` is refused by librdkafka: {text}"),
+    })
+}
+
+/// Asks librdkafka itself.
+fn probe(name: &str, value: &str) -> Option<KafkaError> {
+    ClientConfig::new().set(name, value).create_native_config().err()
+}
+
+pub(super) fn known(name: &str) -> bool {
+    !matches!(probe(name, ""), Some(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)))
+}
+
+/// Whether values of that property are never printed.
+pub(super) fn secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "secret", "token", "oauthbearer", ".pem", "jaas", "ssl.key", "passphrase"].iter().any(|word| name.contains(word))
+}
+
+fn is_latest(value: &str) -> bool {
+    ["latest", "largest", "end"].iter().any(|word| word.eq_ignore_ascii_case(value))
+}
