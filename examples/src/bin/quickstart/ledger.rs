@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use sqlx::any::{AnyPool, AnyPoolOptions};
+use sqlx::AnyPool;
+use sqlx::any::AnyPoolOptions;
 
 use crate::Failure;
 use crate::jobs::TABLE;
