@@ -130,8 +130,11 @@ fn order(line: &[u8]) -> Result<Line, String> {
 
 /// Numbers and dates need no quotes; where a tool wrote them, they go.
 fn fields(line: &str) -> Vec<&str> {
-    let unquoted = |field: &'_ str| -> Option<&str> { field.strip_prefix('"')?.strip_suffix('"') };
     line.split(',').map(str::trim).map(|field| unquoted(field).unwrap_or(field)).collect()
+}
+
+fn unquoted(field: &str) -> Option<&str> {
+    field.strip_prefix('"')?.strip_suffix('"')
 }
 
 fn number(column: &str, text: &str) -> Result<i64, String> {
