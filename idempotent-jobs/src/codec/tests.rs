@@ -229,7 +229,8 @@ fn payloads_that_are_no_structs_are_read() {
 }
 
 #[test]
-fn a_borrowed_or_boxed_payload_tells_its_names_too() {
+#[expect(clippy::borrowed_box, reason = "a part's getter takes the payload's own type by reference")]
+fn a_boxed_payload_tells_its_names_too() {
     let part = Part::field("op", |c: &Box<Lenient>| &c.op);
     assert!(lacks(read(b"{}", &[part]), "op"));
 }

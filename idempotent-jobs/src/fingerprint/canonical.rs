@@ -42,9 +42,17 @@ impl<S: Sink> Canonical<'_, '_, S> {
     fn value(&mut self, place: Place) {
         match self.document.kind(place) {
             Kind::Null | Kind::Bool | Kind::Number => self.out.put(self.document.raw(place)),
-            Kind::Text { .. } => write_text(self.out, &self.document.decoded(place)),
+            Kind::Text { .. } => self.text(self.document.decoded(place)),
             Kind::Array => self.array(place),
             Kind::Object => self.object(place),
+        }
+    }
+
+    /// What needed no decoding holds no escape and nothing that must be one: it is written already.
+    fn text(&mut self, value: Cow<'_, str>) {
+        match value {
+            Cow::Borrowed(raw) => ["\"", raw, "\""].into_iter().for_each(|piece| self.out.put(piece)),
+            Cow::Owned(value) => write_text(self.out, &value),
         }
     }
 
@@ -70,7 +78,7 @@ impl<S: Sink> Canonical<'_, '_, S> {
                 self.out.put(",");
             }
             let (name, value) = (std::mem::take(&mut self.members[index].0), self.members[index].1);
-            write_text(self.out, &name);
+            self.text(name);
             self.out.put(":");
             self.value(value);
         }

@@ -30,7 +30,7 @@ fn push(form: &mut String, value: &KeyValue<'_>) {
     .expect("writing to a String cannot fail");
 }
 
-/// Whether `text` is a form as [`write`] writes it, to the byte.
+/// Whether `text` is a form as [`write()`] writes it, to the byte.
 pub(super) fn is_form(text: &str) -> bool {
     if !text.starts_with('[') {
         return false;

@@ -187,7 +187,7 @@ fn a_header_made_of_other_parts_is_not_compared() {
 }
 
 #[test]
-fn key_04_a_sender_computes_what_the_receiver_compares() {
+fn a_sender_computes_what_the_receiver_compares() {
     let (key, parts) = outgoing(&fields(), &A1).expect("fields only");
     assert_eq!((key.as_str(), parts.as_str()), (r#"[42,"charge"]"#, "order_id,op"));
     assert!(form(&fields(), &[("idempotency-key", Some(key.as_str())), ("idempotency-key-parts", Some(&parts))]).is_ok());
