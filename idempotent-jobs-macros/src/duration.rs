@@ -14,12 +14,14 @@ pub(crate) struct Backoff {
 
 /// The budget of an attempt, in milliseconds.
 pub(crate) fn timeout(text: &LitStr) -> syn::Result<u64> {
-    millis(&text.value()).map_err(|why| syn::Error::new(text.span(), format!("{why}: write `timeout = \"30s\"`")))
+    millis(&text.value())
+        .map_err(|why| syn::Error::new(text.span(), format!("{why}: write `timeout = \"30s\"`")))
 }
 
 /// The waits between attempts.
 pub(crate) fn backoff(text: &LitStr) -> syn::Result<Backoff> {
-    range(&text.value()).map_err(|why| syn::Error::new(text.span(), format!("{why}: write `backoff = \"100ms..30s\"`")))
+    range(&text.value())
+        .map_err(|why| syn::Error::new(text.span(), format!("{why}: write `backoff = \"100ms..30s\"`")))
 }
 
 fn range(text: &str) -> Result<Backoff, String> {
@@ -28,7 +30,11 @@ fn range(text: &str) -> Result<Backoff, String> {
     };
     let backoff = Backoff { min_ms: millis(min)?, max_ms: millis(max)? };
     if backoff.min_ms > backoff.max_ms {
-        return Err(format!("the shortest wait, `{}`, is longer than the longest, `{}`", min.trim(), max.trim()));
+        return Err(format!(
+            "the shortest wait, `{}`, is longer than the longest, `{}`",
+            min.trim(),
+            max.trim()
+        ));
     }
     Ok(backoff)
 }
@@ -56,7 +62,7 @@ fn millis(text: &str) -> Result<u64, String> {
 }
 
 fn unreadable(text: &str) -> String {
-    format!("`{text}` is not a duration, a whole number with `ms`, `s`, `m` or `h`")
+    format!("`{text}` is not a duration (a whole number with `ms`, `s`, `m` or `h`)")
 }
 
 #[cfg(test)]

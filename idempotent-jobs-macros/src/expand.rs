@@ -7,7 +7,6 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::spanned::Spanned;
 use syn::Member;
 
 use crate::duration::Backoff;
@@ -39,11 +38,10 @@ fn entry(job: &Job) -> Option<TokenStream> {
     let output = handler.output.as_ref()?;
     let (ident, handle, payload) = (&handler.ident, &handler.handle, &handler.payload);
     let extractors = &handler.extractors;
-    let call = quote_spanned! {here(ident.span())=>
-        #ident(__tx, __job #(, <#extractors as __p::Extract>::extract(__cx)?)*).await
+    let call = quote!(#ident(__tx, __job #(, <#extractors as __p::Extract>::extract(__cx)?)*).await);
+    let running = quote_spanned! {here(ident.span())=>
+        __p::boxed(async move { <#output as __p::Returned>::result(#call) })
     };
-    let returned = quote_spanned! {here(output.span())=> __p::returned(#call) };
-    let running = quote_spanned! {here(ident.span())=> __p::boxed(async move { #returned }) };
     Some(quote! {
         fn __entry<'__a>(__tx: &'__a mut #handle, __job: #payload, __cx: &'__a __p::Context) -> __p::Running<'__a> {
             #running
@@ -59,7 +57,7 @@ fn register(job: &Job) -> TokenStream {
         Identity::Here { topic, key } => (quote!(new(#name, #topic, #entry)), key.as_slice()),
         Identity::OfMessage => (quote!(of_message(#name, __p::message::<#payload>(), #entry)), &[][..]),
     };
-    let parts = key.iter().map(|part| part_of(part, &payload.to_token_stream(), here(part.span)));
+    let parts = key.iter().map(|part| part_of(part, &payload.to_token_stream()));
     let settings = settings(&job.settings);
     quote! {
         fn __register() -> __p::Registered {
@@ -72,18 +70,20 @@ fn register(job: &Job) -> TokenStream {
     }
 }
 
-/// `part` of the key of `payload`, standing at `span`.
-fn part_of(part: &Part, payload: &TokenStream, span: Span) -> TokenStream {
-    let name = &part.name;
+/// `part` of the key of `payload`.
+fn part_of(part: &Part, payload: &TokenStream) -> TokenStream {
+    let (name, span) = (&part.name, here(part.span));
     match &part.source {
         Source::Header(header) => quote_spanned! {span=> __p::Part::header(#name, #header) },
         Source::Field(path) => {
             let path = path.iter().map(|member| standing_at(member, span));
-            quote_spanned! {span=> __p::Part::field(#name, |__job: &#payload| &__job #(.#path)*) }
+            quote_spanned! {span=> __p::field(#name, |__job: &#payload| &__job #(.#path)*) }
         }
     }
 }
 
+/// The member where its part is. Were it the user's own token, rustc would offer to replace the
+/// whole literal by the name of a similar field.
 fn standing_at(member: &Member, span: Span) -> Member {
     let mut member = member.clone();
     match &mut member {
@@ -110,7 +110,7 @@ fn settings(settings: &Settings) -> TokenStream {
 pub(crate) fn message(message: &Message) -> TokenStream {
     let Message { ident, topic, .. } = message;
     let this = quote!(Self);
-    let parts = message.key.iter().map(|part| part_of(part, &this, here(part.span)));
+    let parts = message.key.iter().map(|part| part_of(part, &this));
     let event = option(message.event.as_ref());
     let partition_by = option(message.partition_by.as_ref().map(placed_by));
     quote! {
@@ -150,10 +150,9 @@ pub(crate) fn key_part(part: &KeyPart) -> TokenStream {
     let ident = &part.ident;
     let (kind, value) = match &part.shape {
         Shape::Texts(texts) => (quote!("text"), texts_of(texts)),
-        Shape::Newtype { member, ty } => (
-            quote!(<#ty as __p::KeyPart>::KIND),
-            quote!(<#ty as __p::KeyPart>::value(&self.#member)),
-        ),
+        Shape::Newtype { member, ty } => {
+            (quote!(<#ty as __p::KeyPart>::KIND), quote!(<#ty as __p::KeyPart>::value(&self.#member)))
+        }
         Shape::Wrong => (quote!("text"), quote!(__p::text(""))),
     };
     let (impl_generics, ty_generics, where_clause) = part.generics.split_for_impl();

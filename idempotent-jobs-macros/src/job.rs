@@ -50,21 +50,21 @@ pub(crate) struct Isolation {
 }
 
 /// The item as it was, the mistakes, and the registration.
-pub(crate) fn expand(args: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn expand(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let job = Job::read(args, item.clone(), &mut errors);
+    let job = Job::read(args, item, &mut errors);
     let mistakes = errors.into_tokens();
     let registration = job.as_ref().map(expand::job);
     quote! { #item #mistakes #registration }
 }
 
 impl Job {
-    fn read(args: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Self> {
+    fn read(args: TokenStream, item: &TokenStream, errors: &mut Errors) -> Option<Self> {
         let args = Args::parse(args, errors);
         let function = match syn::parse2::<Function>(item.clone()) {
             Ok(function) => function,
-            Err(_) => {
-                errors.over(subject(item), "`#[idempotent_job]` goes on a function: write it above an `async fn`");
+            Err(error) => {
+                refuse_item(item, error, errors);
                 return None;
             }
         };
@@ -80,7 +80,12 @@ impl Job {
             timeout: args.timeout.and_then(errors, |text| duration::timeout(&text)).ok(),
             isolation: args.isolation.and_then(errors, isolation).ok(),
         };
-        let handler = Handler::validate(function.sig, errors)?;
+        let handler = Handler::validate(function.sig, errors);
+        if !function.has_body {
+            errors.at(ident.span(), "a job is a free function with a body: move it out of the trait");
+            return None;
+        }
+        let handler = handler?;
         Some(Self { name, identity, settings, handler, cfgs })
     }
 }
@@ -107,15 +112,18 @@ fn identity(
     if topic.is_absent() && key.is_absent() && !unclear {
         return Identity::OfMessage;
     }
-    let alone = |written: &str, missing: &str| {
-        format!("job `{ident}` has a `{written}` but no `{missing}`, or leave both out to take them from the payload's `JobMessage`")
+    let alone = |written: &str, missing: &str, example: &str| {
+        format!(
+            "job `{ident}` has a `{written}` but no `{missing}`: write `{example}` too, \
+             or leave both out to take them from the payload's `JobMessage`"
+        )
     };
     match (&topic, &key) {
         (Given::Is(topic), Given::Absent) if !unclear => {
-            errors.at(topic.span(), alone("topic", "key").replace(", or", ": write `key = \"order_id\"` too, or"));
+            errors.at(topic.span(), alone("topic", "key", "key = \"order_id\""));
         }
         (Given::Absent, Given::Is(key)) if !unclear => {
-            errors.at(key.span(), alone("key", "topic").replace(", or", ": write `topic = \"orders\"` too, or"));
+            errors.at(key.span(), alone("key", "topic", "topic = \"orders\""));
         }
         _ => {}
     }
@@ -127,7 +135,7 @@ fn identity(
 
 fn retries(number: &LitInt) -> syn::Result<u32> {
     number.base10_parse().map_err(|_| {
-        syn::Error::new(number.span(), format!("`{number}` attempts are more than a lifetime: write `retries = 5`"))
+        syn::Error::new(number.span(), format!("`{number}` is no number of attempts: write `retries = 5`"))
     })
 }
 
@@ -137,7 +145,9 @@ fn isolation(word: Ident) -> syn::Result<Isolation> {
         "repeatable_read" => "RepeatableRead",
         "serializable" => "Serializable",
         other => {
-            let text = format!("`{other}` is no isolation level: write `read_committed`, `repeatable_read` or `serializable`");
+            let text = format!(
+                "`{other}` is no isolation level: write `read_committed`, `repeatable_read` or `serializable`"
+            );
             return Err(syn::Error::new(word.span(), text));
         }
     };
@@ -166,9 +176,15 @@ fn cfg_of(meta: &Meta) -> Option<Meta> {
     syn::parse2(quote! { cfg_attr(#condition, #(#cfgs),*) }).ok()
 }
 
-/// The part of a wrong item that says what it is: its keyword.
-fn subject(item: TokenStream) -> TokenStream {
-    const KINDS: [&str; 11] = ["struct", "enum", "union", "trait", "impl", "mod", "const", "static", "type", "use", "fn"];
+/// Says so of what is not a function, at the keyword that says what it is.
+fn refuse_item(item: &TokenStream, unreadable: syn::Error, errors: &mut Errors) {
+    const KINDS: [&str; 11] =
+        ["struct", "enum", "union", "trait", "impl", "mod", "const", "static", "type", "use", "fn"];
     let keyword = item.clone().into_iter().find(|token| KINDS.contains(&token.to_string().as_str()));
-    keyword.map_or(item, ToTokens::into_token_stream)
+    let subject = match keyword {
+        Some(keyword) if keyword.to_string() == "fn" => return errors.push(unreadable),
+        Some(keyword) => keyword.into_token_stream(),
+        None => item.clone(),
+    };
+    errors.over(subject, "`#[idempotent_job]` goes on a function: write it above an `async fn`");
 }

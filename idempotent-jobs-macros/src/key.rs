@@ -48,13 +48,20 @@ pub(crate) fn parts(list: &LitStr, errors: &mut Errors) -> Vec<Part> {
 /// One field, as `partition_by` takes it.
 pub(crate) fn field(text: &LitStr) -> syn::Result<Part> {
     let value = text.value();
-    let part = match value.contains(',') {
-        true => Err(format!("`partition_by` takes one field, not `{value}`: write `partition_by = \"order_id\"`")),
-        false => read_part(&value),
+    let part = if value.contains(',') {
+        Err(format!("`partition_by` takes one field, not `{value}`: write `partition_by = \"order_id\"`"))
+    } else {
+        read_part(&value)
     };
     let (name, source) = part.map_err(|why| syn::Error::new(text.span(), why))?;
     if let Source::Header(_) = source {
-        return Err(syn::Error::new(text.span(), format!("`{name}` is a header, and a message is placed by its own fields: write `partition_by = \"order_id\"`")));
+        return Err(syn::Error::new(
+            text.span(),
+            format!(
+                "`{name}` is a header, and a message is placed by its own fields: write \
+                 `partition_by = \"order_id\"`"
+            ),
+        ));
     }
     Ok(Part { name, source, span: text.span() })
 }
@@ -81,7 +88,10 @@ fn entries(list: &LitStr, example: &str, errors: &mut Errors) -> Vec<String> {
     }
     let texts: Vec<_> = value.split(',').map(|text| text.trim().to_owned()).collect();
     if texts.iter().any(String::is_empty) {
-        errors.at(list.span(), format!("`{value}` has an empty part: a comma stands between two parts, as in `{example}`"));
+        errors.at(
+            list.span(),
+            format!("`{value}` has an empty part: a comma stands between two parts, as in `{example}`"),
+        );
     }
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
@@ -125,7 +135,9 @@ fn read_part(text: &str) -> Result<(String, Source), String> {
 }
 
 fn header(text: &str) -> Result<String, String> {
-    let malformed = || format!("`{text}` is not a part of a key: a header is written `header(ce_id)`, a field `order_id`");
+    let malformed = || {
+        format!("`{text}` is not a part of a key: a header is written `header(ce_id)`, a field `order_id`")
+    };
     let inside = text.strip_prefix("header").map(str::trim_start).and_then(|rest| rest.strip_prefix('('));
     let name = inside.and_then(|rest| rest.strip_suffix(')')).ok_or_else(malformed)?.trim();
     if name.is_empty() {
@@ -145,7 +157,11 @@ fn member(segment: &str, text: &str) -> Result<Member, String> {
     };
     if segment.bytes().all(|b| b.is_ascii_digit()) && !segment.is_empty() {
         let index: u32 = segment.parse().map_err(|_| refused())?;
-        return if index.to_string() == segment { Ok(Member::Unnamed(Index::from(index as usize))) } else { Err(refused()) };
+        return if index.to_string() == segment {
+            Ok(Member::Unnamed(Index::from(index as usize)))
+        } else {
+            Err(refused())
+        };
     }
     let ident = Ident::parse_any.parse_str(segment).map_err(|_| refused())?;
     match ident.to_string().as_str() {
@@ -166,12 +182,17 @@ pub(crate) fn plain(member: &Member) -> String {
 
 fn wire_path(text: &str) -> Result<String, String> {
     if text.starts_with("header") && text.contains('(') {
-        return Err(format!("`{text}` is a header, and `compare` looks at the payload: name members of it, as in `customer.id`"));
+        return Err(format!(
+            "`{text}` is a header, and `compare` looks at the payload: name members of it, as in \
+             `customer.id`"
+        ));
     }
     let segments: Vec<_> = text.split('.').map(str::trim).collect();
     let strange = |c: char| c.is_whitespace() || c.is_control() || "()\"'\\".contains(c);
     if segments.iter().any(|segment| segment.is_empty() || segment.contains(strange)) {
-        return Err(format!("`{text}` is not a path in the payload: write the names on the wire, as in `customer.id`"));
+        return Err(format!(
+            "`{text}` is not a path in the payload: write the names on the wire, as in `customer.id`"
+        ));
     }
     Ok(segments.join("."))
 }
@@ -191,20 +212,55 @@ mod tests {
     fn names(list: &str) -> Result<Vec<String>, Vec<String>> {
         let mut errors = Errors::default();
         let parts = parts(&LitStr::new(list, Span::call_site()), &mut errors);
-        if errors.is_empty() { Ok(parts.into_iter().map(|part| part.name).collect()) } else { Err(errors.texts()) }
+        if errors.is_empty() {
+            Ok(parts.into_iter().map(|part| part.name).collect())
+        } else {
+            Err(errors.texts())
+        }
     }
 
     #[test]
     fn a_key_names_fields_and_headers_in_one_spelling() {
-        let read = names(" order_id ,customer . id, r#type,fn, 0, id.1, header( ce_id ), header, größe ").expect("legal");
-        assert_eq!(read, ["order_id", "customer.id", "type", "fn", "0", "id.1", "header(ce_id)", "header", "größe"]);
+        let read = names(" order_id ,customer . id, r#type,fn, 0, id.1, header( ce_id ), header, größe ")
+            .expect("legal");
+        assert_eq!(
+            read,
+            ["order_id", "customer.id", "type", "fn", "0", "id.1", "header(ce_id)", "header", "größe"]
+        );
     }
 
     #[test]
     fn every_illegal_part_is_quoted() {
         for part in [
-            "a b", "a-b", "a..b", ".a", "a.", "9a", "00", "01", "4294967296", "self", "a.Self", "_", "a::b", "a()", "a[0]", "'a", "r#", "r#self",
-            "header()", "header(a", "header a)", "header(a).b", "header(a b)", "header((a))", "Header(a)", "\u{202e}", "🦀", "a\nb", "a+",
+            "a b",
+            "a-b",
+            "a..b",
+            ".a",
+            "a.",
+            "9a",
+            "00",
+            "01",
+            "4294967296",
+            "self",
+            "a.Self",
+            "_",
+            "a::b",
+            "a()",
+            "a[0]",
+            "'a",
+            "r#",
+            "r#self",
+            "header()",
+            "header(a",
+            "header a)",
+            "header(a).b",
+            "header(a b)",
+            "header((a))",
+            "Header(a)",
+            "\u{202e}",
+            "🦀",
+            "a\nb",
+            "a+",
         ] {
             let texts = names(&format!("ok, {part}")).expect_err(part);
             assert_eq!(texts.len(), 1, "{texts:?}");
@@ -214,7 +270,18 @@ mod tests {
 
     #[test]
     fn empty_lists_empty_parts_and_repeats_are_mistakes() {
-        for list in ["", "  ", ",", "a,", ",a", "a,,b", "a, a", "type, r#type", "header(a), header( a )", "a.b, a . b"] {
+        for list in [
+            "",
+            "  ",
+            ",",
+            "a,",
+            ",a",
+            "a,,b",
+            "a, a",
+            "type, r#type",
+            "header(a), header( a )",
+            "a.b, a . b",
+        ] {
             names(list).expect_err(list);
         }
     }

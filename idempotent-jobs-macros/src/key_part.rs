@@ -3,7 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DataEnum, DataStruct, DeriveInput, Fields, Generics, Ident, Index, LitStr, Member, Type, Variant};
+use syn::{
+    Attribute, Data, DataEnum, DataStruct, DeriveInput, Fields, Generics, Ident, Index, LitStr, Member, Type,
+    Variant,
+};
 
 use crate::errors::Errors;
 use crate::expand;
@@ -48,7 +51,10 @@ impl KeyPart {
             Data::Enum(data) => texts(&input.ident, data, errors),
             Data::Struct(data) => newtype(&input.ident, data, errors),
             Data::Union(data) => {
-                errors.over(data.union_token, "a union's value has no one text: write a struct with one field");
+                errors.over(
+                    data.union_token,
+                    "no value of a union has one text: write a struct with one field",
+                );
                 Shape::Wrong
             }
         };
@@ -72,11 +78,14 @@ fn newtype(ident: &Ident, data: &DataStruct, errors: &mut Errors) -> Shape {
     }
     let mut fields = data.fields.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
-        let count = data.fields.len();
-        errors.at(
-            ident.span(),
-            format!("`{ident}` has {count} fields, and a key part one: name the fields in `key` instead, as in `key = \"id.region, id.number\"`"),
-        );
+        let text = match data.fields.len() {
+            0 => format!("`{ident}` holds nothing a key could be made of: write `struct {ident}(u64);`"),
+            count => format!(
+                "`{ident}` has {count} fields, and a key part one: name the fields in `key` \
+                 instead, as in `key = \"id.region, id.number\"`"
+            ),
+        };
+        errors.at(ident.span(), text);
         return Shape::Wrong;
     };
     let member = field.ident.clone().map_or_else(|| Member::Unnamed(Index::from(0)), Member::Named);
@@ -85,13 +94,22 @@ fn newtype(ident: &Ident, data: &DataStruct, errors: &mut Errors) -> Shape {
 
 fn texts(ident: &Ident, data: &DataEnum, errors: &mut Errors) -> Shape {
     if data.variants.is_empty() {
-        errors.at(ident.span(), format!("`{ident}` has no value, so it has no text: add a variant with `#[key(\"…\")]`"));
+        errors.at(
+            ident.span(),
+            format!("`{ident}` has no value, so it has no text: add a variant with `#[key(\"…\")]`"),
+        );
     }
     let mut texts: Vec<(Ident, String)> = Vec::new();
     for variant in &data.variants {
         let Some(text) = text_of(variant, errors) else { continue };
         match texts.iter().find(|(_, known)| *known == text.value()) {
-            Some((other, _)) => errors.over(&text, format!("`{}` has the same text as `{other}`: two values of a key part need two texts", variant.ident)),
+            Some((other, _)) => errors.over(
+                &text,
+                format!(
+                    "`{}` has the same text as `{other}`: two values of a key part need two texts",
+                    variant.ident
+                ),
+            ),
             None => texts.push((variant.ident.clone(), text.value())),
         }
     }
@@ -101,7 +119,13 @@ fn texts(ident: &Ident, data: &DataEnum, errors: &mut Errors) -> Shape {
 fn text_of(variant: &Variant, errors: &mut Errors) -> Option<LitStr> {
     let ident = &variant.ident;
     if !matches!(variant.fields, Fields::Unit) {
-        errors.over(&variant.fields, format!("`{ident}` carries data, and the text of a key part is fixed: remove the data, or name its fields in `key`"));
+        errors.over(
+            &variant.fields,
+            format!(
+                "`{ident}` carries data, and the text of a key part is \
+                 fixed: remove the data, or name its fields in `key`"
+            ),
+        );
     }
     for field in &variant.fields {
         refuse_key_attr(&field.attrs, errors);
@@ -109,14 +133,22 @@ fn text_of(variant: &Variant, errors: &mut Errors) -> Option<LitStr> {
     let mut attrs = variant.attrs.iter().filter(|attr| attr.path().is_ident("key"));
     let Some(attr) = attrs.next() else {
         let like = ident.to_string().to_lowercase();
-        errors.at(ident.span(), format!("`{ident}` has no text for the key: write `#[key(\"{like}\")]` above it, so that renaming it cannot change a key"));
+        errors.at(
+            ident.span(),
+            format!(
+                "`{ident}` has no text for the key: write \
+                 `#[key(\"{like}\")]` above it, so that renaming it cannot change a key"
+            ),
+        );
         return None;
     };
     for again in attrs {
         errors.over(again, format!("`{ident}` has more than one text: keep one"));
     }
     match attr.parse_args::<LitStr>() {
-        Ok(text) if text.value().is_empty() => errors.over(text, format!("the text of `{ident}` is empty: write what stands in the key")),
+        Ok(text) if text.value().is_empty() => {
+            errors.over(text, format!("the text of `{ident}` is empty: write what stands in the key"));
+        }
         Ok(text) => return Some(text),
         Err(_) => errors.over(attr, "write the text as one string: `#[key(\"charge\")]`"),
     }

@@ -46,7 +46,7 @@ use proc_macro::TokenStream;
 /// is a duplicate of the one that charged it. Name every field that tells two effects apart.
 #[proc_macro_attribute]
 pub fn idempotent_job(args: TokenStream, item: TokenStream) -> TokenStream {
-    job::expand(args.into(), item.into()).into()
+    job::expand(args.into(), &item.into()).into()
 }
 
 /// Makes a type usable as a part of a key.

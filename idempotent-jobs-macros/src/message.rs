@@ -48,7 +48,8 @@ impl Message {
     fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Self> {
         let fields = fields(input, errors);
         let options = options(input, errors);
-        let topic = required(&options, "topic", &input.ident, errors).and_then(errors, |text| names::topic(&text));
+        let topic =
+            required(&options, "topic", &input.ident, errors).and_then(errors, |text| names::topic(&text));
         let key = required(&options, "key", &input.ident, errors);
         let partition_by = options.text("partition_by", errors).and_then(errors, |text| key::field(&text));
         let event = options.text("event", errors).and_then(errors, |text| names::event(&text));
@@ -66,7 +67,8 @@ impl Message {
 
 /// The named fields of a struct without parameters.
 fn fields<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Option<&'a Punctuated<Field, Token![,]>> {
-    let refused = "a job message is a struct with named fields, which its key is made of: write `struct Charge { order_id: u64 }`";
+    let refused = "a job message is a struct with named fields, which its key is made of: write \
+                   `struct Charge { order_id: u64 }`";
     let fields = match &input.data {
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => Some(&fields.named),
@@ -85,7 +87,10 @@ fn fields<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Option<&'a Punctua
         }
     };
     if !input.generics.params.is_empty() {
-        errors.over(&input.generics.params, "a job message is of one type: write its types out instead of generic parameters");
+        errors.over(
+            &input.generics.params,
+            "a job message is of one type: write its types out instead of generic parameters",
+        );
         return None;
     }
     fields
@@ -97,7 +102,9 @@ fn options(input: &DeriveInput, errors: &mut Errors) -> Options {
     for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("message")) {
         match &attr.meta {
             Meta::List(list) if !seen => written = list.tokens.clone(),
-            Meta::List(_) => errors.over(attr, "`#[message(…)]` is given more than once: put all options in one"),
+            Meta::List(_) => {
+                errors.over(attr, "`#[message(…)]` is given more than once: put all options in one");
+            }
             Meta::Path(_) | Meta::NameValue(_) => {
                 errors.over(attr, "write `#[message(topic = \"orders\", key = \"order_id\")]`");
             }
@@ -109,7 +116,11 @@ fn options(input: &DeriveInput, errors: &mut Errors) -> Options {
         options.unclear = true;
         errors.at(
             input.ident.span(),
-            format!("`{}` does not say where it is sent: write `#[message(topic = \"orders\", key = \"order_id\")]` above it", input.ident),
+            format!(
+                "`{}` does not say where it is sent: \
+                 write `#[message(topic = \"orders\", key = \"order_id\")]` above it",
+                input.ident
+            ),
         );
     }
     options
@@ -119,7 +130,8 @@ fn required(options: &Options, name: &str, ident: &Ident, errors: &mut Errors) -
     let given = options.text(name, errors);
     if given.is_absent() && !options.unclear {
         let example = options.example(name);
-        errors.at(ident.span(), format!("`{ident}` has no `{name}`: write `{example}` in its `#[message(…)]`"));
+        let text = format!("`{ident}` has no `{name}`: write `{example}` in its `#[message(…)]`");
+        errors.at(ident.span(), text);
     }
     given
 }
@@ -134,7 +146,11 @@ fn key_of(
     for part in key::parts(list, errors) {
         if let Source::Header(_) = part.source {
             let name = &part.name;
-            errors.at(part.span, format!("`{name}` is a header, and a message's key is computed from its own fields, so that a resend has the same one"));
+            let why = "a message's key is computed from its own fields, so that a resend has the same one";
+            errors.at(
+                part.span,
+                format!("`{name}` is a header, and {why}: name a field, as in `key = \"order_id\"`"),
+            );
             continue;
         }
         key.extend(belonging(part, input, fields, errors));
@@ -154,7 +170,11 @@ fn belonging(
     errors: &mut Errors,
 ) -> Option<Part> {
     let Some(field) = fields.iter().find(|field| begins_with(&part, field)) else {
-        let known: Vec<_> = fields.iter().filter_map(|field| field.ident.as_ref()).map(|ident| ident.unraw().to_string()).collect();
+        let known: Vec<_> = fields
+            .iter()
+            .filter_map(|field| field.ident.as_ref())
+            .map(|ident| ident.unraw().to_string())
+            .collect();
         errors.at(part.span, key::missing_field(&input.ident, &part.name, &known));
         return None;
     };
@@ -173,11 +193,17 @@ fn begins_with(part: &Part, field: &Field) -> bool {
 
 /// A key must not hang on a value that was not in the message.
 fn refuse_doubtful_presence(field: &Field, errors: &mut Errors) {
-    const DOUBTFUL: [&str; 5] = ["default", "skip", "skip_serializing", "skip_deserializing", "skip_serializing_if"];
+    const DOUBTFUL: [&str; 5] =
+        ["default", "skip", "skip_serializing", "skip_deserializing", "skip_serializing_if"];
     let name = field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
     for meta in serde_metas(&field.attrs) {
-        if let Some(word) = meta.path().get_ident().filter(|word| DOUBTFUL.iter().any(|doubtful| word == doubtful)) {
-            errors.over(&meta, format!("`{name}` is part of the key, so it is in every message: remove `{word}`"));
+        if let Some(word) =
+            meta.path().get_ident().filter(|word| DOUBTFUL.iter().any(|doubtful| word == doubtful))
+        {
+            errors.over(
+                &meta,
+                format!("`{name}` is part of the key, so it is in every message: remove `{word}`"),
+            );
         }
     }
 }
@@ -185,7 +211,11 @@ fn refuse_doubtful_presence(field: &Field, errors: &mut Errors) {
 fn refuse_container_default(key: &[Part], input: &DeriveInput, errors: &mut Errors) {
     for meta in serde_metas(&input.attrs).filter(|meta| meta.path().is_ident("default")) {
         if let Some(part) = key.first() {
-            let text = format!("a message without `{}` would get its key from a default: put `#[serde(default)]` on the fields that are not in the key", part.name);
+            let text = format!(
+                "a message without `{}` would get its key from a default: put `#[serde(default)]` \
+                 on the fields that are not in the key",
+                part.name
+            );
             errors.over(meta, text);
         }
     }

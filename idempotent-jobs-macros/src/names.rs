@@ -25,9 +25,15 @@ pub(crate) fn job(name: &str, span: Span) -> syn::Result<String> {
     let why = if name.is_empty() {
         "a job has a name: write `name = \"charge\"`, or leave `name` out to take the function's".to_owned()
     } else if name.chars().count() > 100 {
-        format!("this name is {} characters long, and a job's name at most 100: write a shorter `name = \"…\"`", name.chars().count())
+        format!(
+            "this name is {} characters long, and a job's name at most 100: write a shorter `name = \"…\"`",
+            name.chars().count()
+        )
     } else if let Some(c) = stranger(name) {
-        format!("`{name}` cannot name a job because of {c:?}: write `name = \"…\"` with `A-Z a-z 0-9 _ . -` only")
+        format!(
+            "`{name}` cannot name a job because of {c:?}: write `name = \"…\"` with `A-Z a-z 0-9 _ \
+             . -` only"
+        )
     } else {
         return Ok(name.to_owned());
     };

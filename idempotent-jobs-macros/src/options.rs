@@ -91,12 +91,11 @@ impl Options {
         let known = format!("the options of `{attribute}` are {names}");
         let mut options = Self { legal, written: Vec::new(), unclear: false };
         for piece in pieces(tokens, errors) {
-            match syn::parse2::<Written>(piece.clone()) {
-                Ok(written) => options.add(written, &known, errors),
-                Err(_) => {
-                    options.unclear = true;
-                    errors.over(piece, format!("an option is written `name = value`; {known}"));
-                }
+            if let Ok(written) = syn::parse2(piece.clone()) {
+                options.add(written, &known, errors);
+            } else {
+                options.unclear = true;
+                errors.over(piece, format!("an option is written `name = value`; {known}"));
             }
         }
         options
@@ -166,7 +165,9 @@ fn pieces(tokens: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
     for token in tokens {
         match token {
             TokenTree::Punct(comma) if comma.as_char() == ',' => match std::mem::take(&mut piece) {
-                empty if empty.is_empty() => errors.at(comma.span(), "a comma with no option before it: remove it"),
+                empty if empty.is_empty() => {
+                    errors.at(comma.span(), "a comma with no option before it: remove it");
+                }
                 full => pieces.push(full),
             },
             other => piece.extend([other]),

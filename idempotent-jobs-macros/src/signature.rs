@@ -3,7 +3,10 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, FnArg, Ident, PatType, ReturnType, Safety, Signature, Type, Visibility};
+use syn::{
+    Attribute, ConstParam, FnArg, GenericParam, Ident, PatType, ReturnType, Safety, Signature, Type,
+    TypeParam, Visibility, token,
+};
 
 use crate::errors::Errors;
 
@@ -11,6 +14,8 @@ use crate::errors::Errors;
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) sig: Signature,
+    /// Whether it is more than the declaration of a trait's method.
+    pub(crate) has_body: bool,
 }
 
 impl Parse for Function {
@@ -18,8 +23,9 @@ impl Parse for Function {
         let attrs = input.call(Attribute::parse_outer)?;
         input.parse::<Visibility>()?;
         let sig = input.parse()?;
+        let has_body = input.peek(token::Brace);
         input.parse::<TokenStream>()?;
-        Ok(Self { attrs, sig })
+        Ok(Self { attrs, sig, has_body })
     }
 }
 
@@ -42,8 +48,9 @@ impl Handler {
         let closing = sig.paren_token.span.close();
         let mut arguments = sig.inputs.iter().filter_map(typed);
         let handle = first(arguments.next(), closing, &mut found);
-        let payload = second(arguments.next(), sig.inputs.is_empty(), closing, &mut found);
-        let extractors: Vec<_> = arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
+        let payload = second(arguments.next(), handle.is_none(), closing, &mut found);
+        let extractors: Vec<_> =
+            arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
         let output = output(&sig, &mut found);
         let nameable = sig.generics.params.is_empty() && sig.receiver().is_none();
         let callable = found.is_empty();
@@ -98,14 +105,16 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
         errors.over(sig.fn_token, "a job is asynchronous: write `async fn`");
     }
     if let Safety::Unsafe(_) | Safety::Safe(_) = &sig.safety {
-        errors.over(&sig.safety, "a job is called by safe code: remove this, and put `unsafe` blocks inside");
+        errors.over(
+            &sig.safety,
+            "a job is called by safe code: remove this and put `unsafe` blocks \
+             inside",
+        );
     }
     if let Some(abi) = &sig.abi {
         errors.over(abi, "a job is called by Rust code: remove `extern`");
     }
-    if !sig.generics.params.is_empty() {
-        errors.over(&sig.generics.params, "a job has one handle and one payload type: write them out instead of generic parameters");
-    }
+    sig.generics.params.iter().for_each(|parameter| refuse_parameter(parameter, errors));
     if let Some(clause) = &sig.generics.where_clause {
         errors.over(clause, "a job has nothing generic to bound: remove the `where` clause");
     }
@@ -113,14 +122,46 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
         errors.over(variadic, "a job has a fixed number of arguments: remove `...`");
     }
     if let Some(receiver) = sig.receiver() {
-        errors.over(receiver.self_token, "a job is a free function: move it out of the `impl` block and take `State<T>` for what `self` holds");
+        errors.over(
+            receiver.self_token,
+            "a job is a free function: move it out of the `impl` block \
+             and take `State<T>` for what `self` holds",
+        );
+    }
+}
+
+fn refuse_parameter(parameter: &GenericParam, errors: &mut Errors) {
+    match parameter {
+        GenericParam::Lifetime(lifetime) => {
+            errors.over(
+                lifetime,
+                format!("a job's arguments need no lifetimes: remove `{}`", lifetime.lifetime),
+            );
+        }
+        GenericParam::Type(TypeParam { ident, .. }) | GenericParam::Const(ConstParam { ident, .. }) => {
+            errors.over(
+                parameter,
+                format!(
+                    "a job is registered once, with types that are known: write a type instead of `{ident}`"
+                ),
+            );
+        }
     }
 }
 
 fn output(sig: &Signature, errors: &mut Errors) -> Option<Type> {
     match &sig.output {
         ReturnType::Default => {
-            errors.at(sig.paren_token.span.close(), "a job says how it went: write `-> JobResult` and end with `Ok(())`");
+            errors.at(
+                sig.paren_token.span.close(),
+                "a job says how it went: write `-> JobResult` and end with `Ok(())`",
+            );
+            None
+        }
+        ReturnType::Type(_, output)
+            if flat(output.to_token_stream()).iter().any(|token| is_word(token, "impl")) =>
+        {
+            errors.over(output, "a job says how it went: write `-> JobResult`");
             None
         }
         ReturnType::Type(_, output) => Some((**output).clone()),
@@ -130,8 +171,10 @@ fn output(sig: &Signature, errors: &mut Errors) -> Option<Type> {
 fn handle(ty: &Type, errors: &mut Errors) -> Option<Type> {
     if let Type::Reference(reference) = bare(ty) {
         let handle = bare(&reference.elem);
-        let named = matches!(handle, Type::Path(_) | Type::Macro(_)) && borrowed(&flat(handle.to_token_stream())).is_none();
-        if reference.mutability.is_some() && reference.lifetime.is_none() && named {
+        let named = matches!(handle, Type::Path(_) | Type::Macro(_))
+            && borrowed(&flat(handle.to_token_stream())).is_none();
+        let forever = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
+        if reference.mutability.is_some() && !forever && named {
             return Some(handle.clone());
         }
     }
@@ -142,14 +185,25 @@ fn handle(ty: &Type, errors: &mut Errors) -> Option<Type> {
 
 /// A type that can be written down outside of the signature.
 fn fixed(argument: &PatType, role: &str, errors: &mut Errors) -> Option<Type> {
-    if let Some(attr) = argument.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr")) {
-        errors.over(attr, "a job has the same arguments in every build: put the `cfg` on two functions instead");
+    if let Some(attr) =
+        argument.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
+    {
+        errors.over(
+            attr,
+            "a job has the same arguments in every build: put the `cfg` on two functions instead",
+        );
         return None;
     }
     let ty = bare(&argument.ty);
     let tokens = flat(ty.to_token_stream());
     if let Some(token) = tokens.iter().find(|token| is_word(token, "impl")) {
-        errors.at(token.span(), format!("a job's {role} is of one type: write its name instead of `impl …`"));
+        errors.at(
+            token.span(),
+            format!(
+                "a job's {role} is of one type: write its name instead of \
+                 `impl …`"
+            ),
+        );
         return None;
     }
     if let Some(span) = borrowed(&tokens) {

@@ -59,7 +59,7 @@ pub(super) async fn attempt<S: Store>(
         }
     }
 
-    let context = engine.context(spec.name, message, prepared.key, attempt);
+    let context = engine.context(message, prepared.key, attempt);
     let running = AssertUnwindSafe(job.run(&mut tx, prepared.payload, &context)).catch_unwind();
     match timeout_at(ends, running).await {
         Ok(Ok(Ok(()))) => {

@@ -114,7 +114,7 @@ impl<S: Store> Engine<S> {
         self.lanes.lock().expect("lanes do not panic")
     }
 
-    fn context(&self, job: &'static str, message: &Arc<Message>, key: Key, attempt: u32) -> Context {
-        Context { job, message: Arc::clone(message), key, attempt, states: Arc::clone(&self.states) }
+    fn context(&self, message: &Arc<Message>, key: Key, attempt: u32) -> Context {
+        Context { message: Arc::clone(message), key, attempt, states: Arc::clone(&self.states) }
     }
 }

@@ -1,6 +1,7 @@
 //! What a claim that found its key taken means.
 
 use super::{Claim, Claimed};
+use crate::fingerprint::{Comparison, compare};
 
 /// The row that holds a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +23,14 @@ pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
         && stored.partition == claim.at.partition
         && stored.offset == claim.at.offset;
     if same_message {
-        Claimed::Duplicate
-    } else if stored.scheme != claim.scheme {
-        Claimed::Unverified
-    } else if stored.fingerprint == claim.fingerprint.0 {
-        Claimed::Duplicate
-    } else {
-        Claimed::Conflict { topic: stored.topic, partition: stored.partition, offset: stored.offset }
+        return Claimed::Duplicate;
+    }
+    match compare((&claim.fingerprint, claim.scheme), (&stored.fingerprint, &stored.scheme)) {
+        Comparison::Same => Claimed::Duplicate,
+        Comparison::Incomparable => Claimed::Unverified,
+        Comparison::Different => {
+            Claimed::Conflict { topic: stored.topic, partition: stored.partition, offset: stored.offset }
+        }
     }
 }
 

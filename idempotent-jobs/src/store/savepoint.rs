@@ -50,7 +50,7 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
     ///
     /// # Errors
     /// What the database says; when a statement failed since `begin`, only a rollback is left.
-    pub async fn commit(mut self) -> Result<(), Error> {
+    pub async fn commit(self) -> Result<(), Error> {
         let done = DB::TransactionManager::commit(&mut self.session.conn).await;
         self.close(done)
     }
@@ -59,7 +59,7 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
     ///
     /// # Errors
     /// What the database says.
-    pub async fn rollback(mut self) -> Result<(), Error> {
+    pub async fn rollback(self) -> Result<(), Error> {
         let done = DB::TransactionManager::rollback(&mut self.session.conn).await;
         self.close(done)
     }

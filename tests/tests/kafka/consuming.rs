@@ -1,0 +1,148 @@
+use std::time::Duration;
+
+use idempotent_jobs::__private::kafka::{Consumer, OnGap, Record, Settings, Stopped};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+use crate::recorder::{Recorder, embedded, place};
+
+const BUDGET: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn con_11_tombstones_null_keys_and_headers_are_kept_as_they_are() {
+    let place = place(1).await;
+    let producer = place.producer();
+    let headers = vec![
+        ("a".to_owned(), Some(b"1".to_vec())),
+        ("b".to_owned(), None),
+        ("a".to_owned(), Some(vec![0xff, 0xfe])),
+        ("c".to_owned(), Some(Vec::new())),
+    ];
+    let bare = Record { topic: place.topic.clone(), ..Record::default() };
+    let empty = Record { key: Some(Vec::new()), payload: Some(Vec::new()), headers: headers.clone(), ..bare.clone() };
+    producer.send_record(bare).await.unwrap();
+    producer.send_record(empty).await.unwrap();
+
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("both", |log| log.accepted.len() == 2);
+    recorder.read(|log| {
+        let (null, empty) = (&log.accepted[0], &log.accepted[1]);
+        assert_eq!((&null.key, &null.payload, null.headers.iter().count()), (&None, &None, 0));
+        assert_eq!((empty.key.as_deref(), empty.payload.as_deref()), (Some(&[][..]), Some(&[][..])));
+        let read: Vec<_> = empty.headers.iter().map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec))).collect();
+        assert_eq!(read, headers);
+        assert!(empty.timestamp.is_some());
+    });
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+#[tokio::test]
+async fn con_21_a_full_partition_is_paused_and_goes_on_when_there_is_room() {
+    let place = place(2).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 400).await;
+    let recorder = Recorder::patient(20);
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("both full", |log| log.lanes.len() == 2 && log.lanes.values().all(|lane| lane.queue.len() >= 20));
+    // librdkafka's burst may still arrive; then nothing more does.
+    while recorder.read(|log| log.handled.len()) < 400 {
+        recorder.wait("more", |log| log.handled.len() == 400 || log.lanes.values().any(|lane| !lane.queue.is_empty()));
+        recorder.handle(5);
+    }
+    recorder.read(|log| {
+        assert_eq!(log.accepted.len(), 400);
+        assert!(log.fulls > 0);
+        let mut distinct = log.handled.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 400, "nothing twice without a rebalance");
+    });
+    consumer.stop(BUDGET).await;
+}
+
+#[tokio::test]
+async fn con_01_only_what_is_settled_is_committed() {
+    let place = place(1).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 10).await;
+    let recorder = Recorder::patient(100);
+    let properties = place.member();
+    let consumer = place.join(&properties, &recorder);
+    recorder.wait("all", |log| log.accepted.len() == 10);
+    recorder.handle(5);
+    recorder.wait("a commit", |log| !log.committed.is_empty());
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&properties, 1)[&0], 5);
+}
+
+#[tokio::test]
+async fn con_14_a_commit_of_an_old_generation_is_dropped_and_the_next_one_succeeds() {
+    commit_after(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]).await;
+}
+
+#[tokio::test]
+async fn con_22_a_commit_that_fails_is_seen_and_made_again() {
+    commit_after(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE]).await;
+}
+
+async fn commit_after(errors: &'static [RDKafkaRespErr]) {
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::prompt();
+    let properties = place.member();
+    let consumer = place.join(&properties, &recorder);
+    place.broker().with(move |cluster| cluster.request_errors(RDKafkaApiKey::OffsetCommit, errors)).unwrap();
+    place.send(&producer, 0, 10).await;
+    recorder.wait("a commit", |log| log.committed.iter().any(|position| position.offset == 10));
+    recorder.read(|log| assert!(log.failed.is_empty(), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&properties, 1)[&0], 10);
+}
+
+#[tokio::test]
+async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbers() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let properties = place.member();
+    place.send(&producer, 0, 3).await;
+    let first = Recorder::prompt();
+    let consumer = place.join(&properties, &first);
+    first.wait("a commit", |log| log.committed.iter().any(|position| position.offset == 3));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+
+    // The broker keeps 5 MiB.
+    let large = "x".repeat(900_000);
+    for _ in 0..12 {
+        producer.send_record(place.record("k", &large)).await.unwrap();
+    }
+    let second = Recorder::prompt();
+    let consumer = place.join(&properties, &second);
+    second.wait("the failure", |log| !log.failed.is_empty());
+    second.read(|log| {
+        assert!(log.accepted.is_empty(), "nothing behind the hole is accepted");
+        let text = &log.failed[0];
+        for word in ["orders", "partition 0", "committed offset 3", "the log starts at", "deleted before they were read"] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+    });
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&properties, 1)[&0], 3);
+
+    let third = Recorder::prompt();
+    let mut settings = Settings::default();
+    settings.on_gap = OnGap::Report;
+    let consumer = Consumer::start_with(settings, &properties, &["orders".to_owned()], third.clone()).unwrap();
+    third.wait("what is left", |log| log.accepted.last().is_some_and(|message| message.coordinates.offset == 14));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_missing_fails_with_advice() {
+    let place = embedded(1);
+    let recorder = Recorder::prompt();
+    let properties = place.member().set("topic.metadata.propagation.max.ms", "0");
+    let consumer = Consumer::start(&properties, &["nowhere".to_owned()], recorder.clone()).unwrap();
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    recorder.read(|log| assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}

@@ -1,0 +1,114 @@
+use std::time::{Duration, Instant};
+
+use idempotent_jobs::__private::kafka::{Producer, SendErrorKind, Undelivered};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+use crate::recorder::{Place, embedded, place};
+
+const BUDGET: Duration = Duration::from_secs(10);
+
+fn slow(place: &Place, millis: u64) {
+    place.broker().with(move |cluster| cluster.broker_round_trip_time(-1, Duration::from_millis(millis))).unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_send_returns_where_the_record_lies() {
+    let place = embedded(1);
+    let producer = place.producer();
+    for offset in 0..3 {
+        let delivery = producer.send_record(place.record("k", "{}")).await.unwrap();
+        assert_eq!((delivery.partition, delivery.offset), (0, offset));
+    }
+    assert_eq!(producer.close(BUDGET).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prod_03_a_full_queue_is_waited_for_and_nothing_is_dropped() {
+    let place = place(4).await;
+    let producer = Producer::builder().brokers(&place.servers).property("queue.buffering.max.messages", "50").build().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..20 {
+        let producer = producer.clone();
+        let records: Vec<_> = (0..1000).map(|number| place.record(&format!("{task}/{number}"), "{}")).collect();
+        tasks.spawn(async move {
+            for record in records {
+                producer.send_record(record).await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(producer.close(BUDGET).await, Ok(()));
+}
+
+#[tokio::test]
+async fn prod_03_a_queue_that_stays_full_is_a_typed_error_after_the_deadline() {
+    let place = embedded(1);
+    let producer = Producer::builder()
+        .brokers(&place.servers)
+        .property("queue.buffering.max.messages", "1")
+        .queue_timeout(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    producer.send_record(place.record("warm", "{}")).await.unwrap();
+    slow(&place, 3_000);
+    let first = tokio::spawn({
+        let (producer, record) = (producer.clone(), place.record("first", "{}"));
+        async move { producer.send_record(record).await }
+    });
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    let error = producer.send_record(place.record("second", "secret payload")).await.unwrap_err();
+    assert_eq!((error.kind(), error.maybe_delivered()), (SendErrorKind::QueueFull, false));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(!error.to_string().contains("secret"), "{error}");
+    first.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn prod_05_a_send_without_an_answer_may_have_been_delivered() {
+    let place = embedded(1);
+    let producer = Producer::builder().brokers(&place.servers).delivery_timeout(Duration::from_millis(1_500)).build().unwrap();
+    producer.send_record(place.record("warm", "{}")).await.unwrap();
+    slow(&place, 10_000);
+    let error = producer.send_record(place.record("k", "{}")).await.unwrap_err();
+    assert!(error.maybe_delivered(), "{error}");
+    assert_eq!(error.topic(), "orders");
+    assert!(error.to_string().contains("may have been delivered"), "{error}");
+}
+
+#[tokio::test]
+async fn prod_05_a_send_that_never_left_was_not_delivered() {
+    let place = embedded(1);
+    let producer = Producer::builder().brokers("127.0.0.1:1").delivery_timeout(Duration::from_millis(500)).build().unwrap();
+    let error = producer.send_record(place.record("k", "{}")).await.unwrap_err();
+    assert_eq!((error.kind(), error.maybe_delivered()), (SendErrorKind::NotSent, false), "{error}");
+}
+
+#[tokio::test]
+async fn prod_05_what_the_broker_refuses_is_not_in_the_log() {
+    let place = embedded(1);
+    let producer = place.producer();
+    producer.send_record(place.record("warm", "{}")).await.unwrap();
+    let errors = &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED];
+    place.broker().with(|cluster| cluster.request_errors(RDKafkaApiKey::Produce, errors)).unwrap();
+    let error = producer.send_record(place.record("k", "{}")).await.unwrap_err();
+    assert!(!error.maybe_delivered(), "{error}");
+    let large = place.record("k", &"x".repeat(2_000_000));
+    assert_eq!(producer.send_record(large).await.unwrap_err().kind(), SendErrorKind::TooLarge);
+}
+
+#[tokio::test]
+async fn prod_02_close_counts_what_is_not_confirmed() {
+    let place = embedded(1);
+    let producer = Producer::builder().brokers("127.0.0.1:1").build().unwrap();
+    let mut sends = Vec::new();
+    for number in 0..3 {
+        let (producer, record) = (producer.clone(), place.record(&number.to_string(), "{}"));
+        sends.push(tokio::spawn(async move { producer.send_record(record).await }));
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(producer.flush(Duration::from_millis(200)).await, Err(Undelivered { records: 3 }));
+    sends.iter().for_each(tokio::task::JoinHandle::abort);
+}
