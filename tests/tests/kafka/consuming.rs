@@ -146,3 +146,34 @@ async fn a_topic_that_is_missing_fails_with_advice() {
     recorder.read(|log| assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
+
+/// Only a broker that has a minimum can tell.
+#[tokio::test]
+async fn a_session_timeout_below_the_brokers_minimum_fails_with_advice() {
+    let place = place(1).await;
+    if !place.is_real() {
+        return;
+    }
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member().set("session.timeout.ms", "1000").set("heartbeat.interval.ms", "300"), &recorder);
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    recorder.read(|log| assert!(log.failed[0].contains("group.min.session.timeout.ms"), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// Any producer can send such a name; it must not end the thread.
+#[tokio::test]
+async fn a_header_name_that_is_not_utf_8_is_read() {
+    let place = place(1).await;
+    let client: rdkafka::producer::BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", &place.servers).create().unwrap();
+    // SAFETY: a name of one byte that is not UTF-8, made only to be passed on as bytes.
+    let name = unsafe { std::str::from_utf8_unchecked(&[0xff]) };
+    let headers = rdkafka::message::OwnedHeaders::new().insert(rdkafka::message::Header { key: name, value: Some("v") });
+    client.send(rdkafka::producer::BaseRecord::<(), str>::to(&place.topic).payload("{}").headers(headers)).map_err(|(error, _)| error).unwrap();
+    rdkafka::producer::Producer::flush(&client, BUDGET).unwrap();
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("the message", |log| log.accepted.len() == 1);
+    recorder.read(|log| assert_eq!(log.accepted[0].headers.get("\u{fffd}"), Some(&b"v"[..])));
+    consumer.stop(BUDGET).await;
+}
