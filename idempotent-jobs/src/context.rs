@@ -28,9 +28,20 @@ pub trait Handle: Send + 'static {
 )]
 pub trait IsolationLevels: Handle {}
 
+/// The transaction isolation of a job, as PostgreSQL names the levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Isolation {
+    /// `READ COMMITTED`, the default.
+    #[default]
+    ReadCommitted,
+    /// `REPEATABLE READ`.
+    RepeatableRead,
+    /// `SERIALIZABLE`.
+    Serializable,
+}
+
 /// One attempt at one message for one job.
 pub struct Context {
-    pub(crate) job: &'static str,
     pub(crate) message: Arc<Message>,
     pub(crate) key: Key,
     pub(crate) attempt: u32,

@@ -102,6 +102,8 @@ pub enum Reason {
     Tombstone,
     /// A part of the key is absent or null.
     KeyMissing,
+    /// A part of the key is there, but is no text.
+    KeyInvalid,
     /// The `idempotency-key` header and the message's own fields disagree.
     KeyMismatch,
     /// No job of the topic takes this event.
@@ -123,6 +125,7 @@ impl Reason {
             Self::Decode => "decode",
             Self::Tombstone => "tombstone",
             Self::KeyMissing => "key_missing",
+            Self::KeyInvalid => "key_invalid",
             Self::KeyMismatch => "key_mismatch",
             Self::UnknownEvent => "unknown_event",
             Self::Conflict => "conflict",
@@ -167,7 +170,7 @@ pub enum Error {
     Start(Vec<String>),
     /// A message could not be processed and the process stopped before its offset.
     #[error(
-        "stopped at {at}: job {job}, reason {reason}: {detail} \
+        "stopped at {at}: job {job}, key {key}, reason {reason}: {detail} \
          (the offset was not committed: the message is read again at the next start)"
     )]
     Stopped {
@@ -175,6 +178,8 @@ pub enum Error {
         at: Coordinates,
         /// The job, or `-` when no job takes the message.
         job: String,
+        /// The hash of its key, as spans show it, or `-` when it has none.
+        key: String,
         /// The rule it broke.
         reason: Reason,
         /// What was found and what to do.

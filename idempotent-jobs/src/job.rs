@@ -9,29 +9,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 
-use crate::codec;
-use crate::context::{Context, Handle, IsolationLevels, States};
+use crate::codec::{self, KeyField};
+use crate::context::{Context, Handle, Isolation, IsolationLevels, States};
 use crate::error::{JobResult, Rejection};
-use crate::extract::Extract;
 use crate::fingerprint::{Fingerprint, Scheme};
 use crate::key::{Key, Part};
 use crate::message::Message;
+use crate::outgoing::Sent;
 use crate::retry::Backoff;
 
 /// A job's running attempt, as the generated block returns it.
 pub type Running<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
-
-/// The transaction isolation of a job, as PostgreSQL names the levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Isolation {
-    /// `READ COMMITTED`, the default.
-    #[default]
-    ReadCommitted,
-    /// `REPEATABLE READ`.
-    RepeatableRead,
-    /// `SERIALIZABLE`.
-    Serializable,
-}
 
 /// What a job declares, without its types.
 #[derive(Debug, Clone)]
@@ -82,18 +70,35 @@ pub trait Job<H>: Send + Sync {
     async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult;
 }
 
+/// What a job can be sent: decoded by serde, owned, and movable between threads.
+///
+/// Implemented by itself for every such type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the payload of a job",
+    label = "write `#[derive(serde::Deserialize)]` on this type",
+    note = "a job takes its handle, then its payload, then extractors; a payload is decoded by serde, owns its data and is `Send`"
+)]
+pub trait JobPayload: DeserializeOwned + Send + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<P: DeserializeOwned + Send + 'static> JobPayload for P {}
+
 /// The handler as the generated block calls it.
 pub type Entry<H, P> = for<'a> fn(&'a mut H, P, &'a Context) -> Running<'a>;
 
 /// A job under declaration, its types still known. Built by generated code only.
+///
+/// Its methods bound neither type: [`register`](crate::registry::register) does so once, so that
+/// a wrong type is one error and not one at every call.
 pub struct Declaration<H, P> {
     spec: Spec,
     parts: Vec<Part<P>>,
+    key_fields: Vec<KeyField>,
     checks: Vec<fn(&States) -> Result<(), String>>,
     entry: Entry<H, P>,
 }
 
-impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
+impl<H, P> Declaration<H, P> {
     /// A job with every option at its default.
     pub fn new(name: &'static str, topic: &'static str, entry: Entry<H, P>) -> Self {
         let spec = Spec {
@@ -107,7 +112,15 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
             timeout: Duration::from_secs(30),
             isolation: Isolation::default(),
         };
-        Self { spec, parts: Vec::new(), checks: Vec::new(), entry }
+        Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), entry }
+    }
+
+    /// A job that takes topic and key from its payload's [`JobMessage`](crate::JobMessage), and
+    /// its event if that has one.
+    pub fn of_message(name: &'static str, message: Sent<P>, entry: Entry<H, P>) -> Self {
+        let mut declaration = Self::new(name, message.topic, entry);
+        declaration.spec.event = message.event;
+        message.parts.into_iter().fold(declaration, Self::key)
     }
 
     /// Adds a part to the key.
@@ -164,21 +177,26 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Declaration<H, P> {
         self
     }
 
-    /// A further argument of the handler.
+    /// A further argument of the handler, by its extractor's check.
     #[must_use]
-    pub fn argument<E: Extract>(mut self) -> Self {
-        self.checks.push(E::check);
+    pub fn argument(mut self, check: fn(&States) -> Result<(), String>) -> Self {
+        self.checks.push(check);
         self
     }
 
     /// The finished job, with the payload's type erased.
-    pub fn erase(self) -> Arc<dyn Job<H>> {
+    pub fn erase(mut self) -> Arc<dyn Job<H>>
+    where
+        H: Handle,
+        P: JobPayload,
+    {
+        self.key_fields = self.parts.iter().filter_map(KeyField::of).collect();
         Arc::new(self)
     }
 }
 
 #[async_trait]
-impl<H: Handle, P: DeserializeOwned + Send + 'static> Job<H> for Declaration<H, P> {
+impl<H: Handle, P: JobPayload> Job<H> for Declaration<H, P> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -188,10 +206,10 @@ impl<H: Handle, P: DeserializeOwned + Send + 'static> Job<H> for Declaration<H, 
     }
 
     fn prepare(&self, message: &Message) -> Result<Prepared, Rejection> {
-        let bytes = codec::payload(message)?;
-        let payload: P = codec::decode(bytes, &self.parts)?;
+        let document = codec::scan(codec::payload(message)?)?;
+        let payload: P = codec::decode(&document, &self.key_fields)?;
         let key = Key::compute(&self.parts, &payload, &message.headers)?;
-        let fingerprint = self.spec.scheme.fingerprint(bytes)?;
+        let fingerprint = self.spec.scheme.of(&document)?;
         Ok(Prepared { key, fingerprint, payload: Box::new(payload) })
     }
 

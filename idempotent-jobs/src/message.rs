@@ -3,6 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// The header that carries a message's dedup key.
+pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
+/// The header that names the fields the dedup key was made of, `order_id,op`: whoever is keyed by others
+/// knows by it that the two keys need not be equal.
+pub const IDEMPOTENCY_KEY_PARTS_HEADER: &str = "idempotency-key-parts";
+/// The header that says which event a message is.
+pub const EVENT_HEADER: &str = "event";
+
 /// Where a message lies: `topic/partition@offset`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Coordinates {
@@ -60,7 +68,7 @@ impl Headers {
         Self(Arc::new(headers))
     }
 
-    /// The last value of that name that is not null: a later header overrides an earlier one.
+    /// The value of the last header of that name: a later one overrides an earlier one, with null too.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().rev().find(|(n, _)| n == name).and_then(|(_, value)| value.as_deref())
     }

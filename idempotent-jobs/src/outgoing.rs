@@ -25,3 +25,15 @@ pub trait JobMessage: Serialize + Sized + 'static {
     /// `None`: the dedup key's own form.
     fn partition_by(&self) -> Option<KeyValue<'_>>;
 }
+
+/// What the type of a message says, for a job that takes it.
+pub struct Sent<P> {
+    pub(crate) topic: &'static str,
+    pub(crate) event: Option<&'static str>,
+    pub(crate) parts: Vec<Part<P>>,
+}
+
+/// What `P` says of itself.
+pub fn message<P: JobMessage>() -> Sent<P> {
+    Sent { topic: P::TOPIC, event: P::EVENT, parts: P::key_parts() }
+}

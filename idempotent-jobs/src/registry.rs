@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::context::Handle;
-use crate::job::Job;
+use crate::job::{Declaration, Job, JobPayload};
 
 /// A job as the linker collects it.
 pub struct Registration(pub fn() -> Registered);
@@ -28,6 +28,14 @@ impl Registered {
     pub(crate) fn job<H: Handle>(&self) -> Option<Arc<dyn Job<H>>> {
         self.job.downcast_ref::<Arc<dyn Job<H>>>().cloned()
     }
+}
+
+/// Finishes a declaration, erasing its payload's type and then its handle's.
+///
+/// It takes no argument itself: a type that does not fit is then pointed at where the generated
+/// block names it, which is the user's own token.
+pub fn register<H: Handle, P: JobPayload>() -> fn(Declaration<H, P>) -> Registered {
+    |declaration| Registered::new(declaration.erase())
 }
 
 /// Every job linked into this program, by name.

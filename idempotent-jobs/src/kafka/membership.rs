@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use super::native::Commit;
 use super::{Intake, Partition, Position, faults, log};
 use crate::message::Message;
+use crate::telemetry;
 
 /// The context of the client.
 pub(super) struct Membership {
@@ -149,7 +150,7 @@ pub(super) fn account(answer: Option<Result<(), RDKafkaErrorCode>>) -> bool {
             "unanswered"
         }
     };
-    counter!("idempotent_jobs_offset_commits_total", "outcome" => outcome).increment(1);
+    counter!(telemetry::OFFSET_COMMITS, "outcome" => outcome).increment(1);
     outcome == "committed"
 }
 

@@ -16,8 +16,8 @@ use tracing::{error, warn};
 use super::log::{self, Sparing};
 use super::send_error::{SendError, SendErrorKind, kind_of};
 use super::{Properties, native};
-use crate::key::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Key, KeyValue};
-use crate::message::Headers;
+use crate::key::{KeyValue, outgoing};
+use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
 use crate::outgoing::JobMessage;
 
 /// Where a record lies, as the brokers confirmed it.
@@ -59,10 +59,8 @@ impl Record {
     /// The message cannot be encoded, or has no key.
     pub fn of<M: JobMessage>(message: &M) -> Result<Self, SendError> {
         let invalid = |detail: String| SendError::new(M::TOPIC, "-", SendErrorKind::Invalid, detail);
-        let parts = M::key_parts();
-        let key = Key::compute(&parts, message, &Headers::default()).map_err(|rejection| invalid(rejection.detail))?;
+        let (key, names) = outgoing(&M::key_parts(), message).map_err(|rejection| invalid(rejection.detail))?;
         let payload = serde_json::to_vec(message).map_err(|error| invalid(format!("the message cannot be encoded: {error}")))?;
-        let names = parts.iter().map(|part| part.name).collect::<Vec<_>>().join(",");
         let mut headers = vec![
             (IDEMPOTENCY_KEY_HEADER.to_owned(), Some(key.as_str().as_bytes().to_vec())),
             (IDEMPOTENCY_KEY_PARTS_HEADER.to_owned(), Some(names.into_bytes())),

@@ -1,4 +1,34 @@
-//! The database: claims, and the transaction lent to handlers. (contract)
+//! The database: claims, and the transaction lent to handlers.
+//!
+//! This folder alone knows SQL. The port and its words are here; what is the same for every
+//! database is beside it (`slots`, `handle`, `transaction`), and the databases differ in
+//! `postgres/` and `sqlite/`, files of the same names in the same order.
+//!
+//! The invariant, and where it is kept: a claim is durable exactly when the effects of its
+//! handler are. `transaction` opens a savepoint with a name no handler knows and releases it
+//! before COMMIT, which fails when the transaction is not the one that was opened or is
+//! aborted. Ending the transaction is refused by the [handle](handle), and round it by the
+//! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
+//! anything is in doubt is closed.
+
+// Without a database nothing here has a user.
+#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
+
+mod dialect;
+mod executor;
+mod fault;
+mod handle;
+mod migrate;
+mod outcome;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod register;
+mod savepoint;
+mod slots;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod statement;
+mod transaction;
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,13 +36,23 @@ use std::time::Duration;
 use crate::context::Handle;
 use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
-use crate::job::Isolation;
-use crate::message::Coordinates;
+use crate::context::Isolation;
 use crate::key::Key;
+use crate::message::Coordinates;
+
+pub use self::dialect::Dialect;
+pub use self::handle::Tx;
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
+pub use self::savepoint::Savepoint;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};
+pub use self::transaction::SqlStore;
 
 /// How a job's transaction is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
+    /// The isolation level, where the database has a choice.
     pub isolation: Isolation,
     /// The attempt's whole budget; statements are bounded by it in the database too.
     pub timeout: Duration,
@@ -21,16 +61,22 @@ pub struct Terms {
 /// The dedup insert.
 #[derive(Clone, Copy)]
 pub struct Claim<'a> {
+    /// The job's name.
     pub job: &'a str,
+    /// The message's key for the job.
     pub key: &'a Key,
+    /// The digest of what must not differ.
     pub fingerprint: Fingerprint,
+    /// The id of the fingerprint's scheme.
     pub scheme: &'a str,
+    /// The consumer group.
     pub group: &'a str,
+    /// Where the message lies.
     pub at: &'a Coordinates,
 }
 
 /// What the dedup insert found.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
     /// The key was free: it is this transaction's now.
     Fresh,
@@ -39,7 +85,14 @@ pub enum Claimed {
     /// Another message used the key; the fingerprints are of different schemes and cannot be compared.
     Unverified,
     /// Another message with other content used the key, at these coordinates.
-    Conflict { topic: String, partition: i32, offset: i64 },
+    Conflict {
+        /// Its topic.
+        topic: String,
+        /// Its partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+    },
 }
 
 /// Whether the same work may succeed when it is tried again.
@@ -54,25 +107,74 @@ pub enum Fault {
 /// A failure of the database.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}: {source}")]
-pub struct StoreError { pub doing: &'static str, pub fault: Fault, #[source] pub source: BoxError }
+pub struct StoreError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// Whether it may pass.
+    pub fault: Fault,
+    /// What the database or the driver said.
+    #[source]
+    pub source: BoxError,
+}
 
 /// Why a transaction was not seen to commit.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// A statement failed and the handler swallowed the error: all is rolled back.
-    #[error("…")] Swallowed { first: Option<String> },
-    /// The handler ended the transaction it was lent.
-    #[error("…")] EndedByHandler,
+    #[error(
+        "a statement failed and the handler returned Ok all the same: the whole transaction is rolled back; \
+         return the error with `?`, or run statements that may fail in a savepoint, `tx.begin()`{}",
+        first.as_ref().map(|first| format!(" (first error: {first})")).unwrap_or_default()
+    )]
+    Swallowed {
+        /// The first error that came through the handle, without values.
+        first: Option<String>,
+    },
+    /// The handler ended, or tried to end, the transaction it was lent.
+    #[error(
+        "the handler ended, or tried to end, the transaction it was lent: \
+         remove COMMIT, ROLLBACK and BEGIN from it, and use `tx.begin()` for a part that may be undone"
+    )]
+    EndedByHandler,
     /// A savepoint was left open.
-    #[error("…")] SavepointLeft,
+    #[error("a savepoint of `tx.begin()` was neither committed nor rolled back nor dropped: all is rolled back")]
+    SavepointLeft,
     /// The database refused: rolled back.
-    #[error(transparent)] Refused(StoreError),
+    #[error(transparent)]
+    Refused(StoreError),
     /// No answer: committed or not, the claim decides at redelivery.
-    #[error("…")] Unknown(#[source] BoxError),
+    #[error("no answer to COMMIT: whether it is stored shows when the message is read again")]
+    Unknown(#[source] BoxError),
+}
+
+/// How a rollback found the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rolled {
+    /// As it was lent, or with its connection lost: nothing of it is stored.
+    Back,
+    /// Ended by the handler, whatever error it returned: never to be taken for a transient fault.
+    EndedByHandler,
 }
 
 /// One registered job, as the `jobs` table holds it.
-pub struct JobRow<'a> { pub name: &'a str, pub group: &'a str, pub topic: &'a str, pub key_form: &'a str, pub scheme: &'a str, pub shared: bool }
+#[derive(Debug, Clone, Copy)]
+pub struct JobRow<'a> {
+    /// The job's name.
+    pub name: &'a str,
+    /// The consumer group.
+    pub group: &'a str,
+    /// The topic it reads.
+    pub topic: &'a str,
+    /// Names and kinds of its key's parts.
+    pub key_form: &'a str,
+    /// The id of its fingerprint scheme.
+    pub scheme: &'a str,
+    /// Whether another group or topic may use the same name.
+    pub shared: bool,
+}
+
+/// The committed offset of a topic's partition for the worker's group, if one was committed.
+pub type Committed<'a> = &'a (dyn Fn(&str, i32) -> Option<i64> + Send + Sync);
 
 /// The port to a database.
 ///
@@ -86,15 +188,23 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// How many transactions may run side by side.
     fn connections(&self) -> usize;
     /// Records the jobs; `committed(topic, partition)` gives the group's committed offset. Returns one refusal a problem.
-    fn register(&self, jobs: &[JobRow<'_>], committed: &(dyn Fn(&str, i32) -> Option<i64> + Send + Sync)) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+    fn register(
+        &self,
+        jobs: &[JobRow<'_>],
+        committed: Committed<'_>,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
     /// Opens a job's transaction.
     fn begin(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
-    /// The dedup insert.
-    fn claim(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
-    /// Guard, then commit.
+    /// The dedup insert. Waits for another transaction that holds the same key, within the terms.
+    fn claim(
+        &self,
+        tx: &mut Self::Tx,
+        claim: Claim<'_>,
+    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    /// Guard, then commit. The future must be polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// Rolls back; a connection that is not surely clean is closed.
-    fn rollback(&self, tx: Self::Tx) -> impl Future<Output = ()> + Send;
+    fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;
     /// Whether an error a handler returned is the database's own passing trouble.
     fn fault(error: &(dyn std::error::Error + 'static)) -> Fault;
 }

@@ -1,0 +1,26 @@
+async fn r#match(tx: &mut SqliteTx, job: Charge) -> JobResult {
+    Ok(())
+}
+const _: () = {
+    use ::idempotent_jobs::__private as __p;
+    fn __entry<'__a>(
+        __tx: &'__a mut SqliteTx,
+        __job: Charge,
+        __cx: &'__a __p::Context,
+    ) -> __p::Running<'__a> {
+        __p::boxed(async move {
+            <JobResult as __p::Returned>::result(r#match(__tx, __job).await)
+        })
+    }
+    fn __register() -> __p::Registered {
+        let __job = __p::Declaration::of_message(
+            "match",
+            __p::message::<Charge>(),
+            __entry,
+        );
+        __p::register::<SqliteTx, Charge>()(__job)
+    }
+    __p::inventory::submit! {
+        __p::Registration(__register)
+    }
+};

@@ -1,0 +1,190 @@
+//! `#[idempotent_job]`: from what was written to a job that can be expanded.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Ident, LitInt, Meta, Token};
+
+use crate::args::Args;
+use crate::duration::{self, Backoff};
+use crate::errors::Errors;
+use crate::expand;
+use crate::key::{self, Part};
+use crate::names;
+use crate::options::Given;
+use crate::signature::{Function, Handler};
+
+/// A job without a mistake; or, beside the mistakes, what of it can still be checked.
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) identity: Identity,
+    pub(crate) settings: Settings,
+    pub(crate) handler: Handler,
+    /// The `#[cfg]`s of the function, which its registration shares.
+    pub(crate) cfgs: Vec<Meta>,
+}
+
+/// Where a job's topic and key are declared.
+pub(crate) enum Identity {
+    /// In the attribute.
+    Here { topic: String, key: Vec<Part> },
+    /// In the payload's `JobMessage`.
+    OfMessage,
+}
+
+/// The options that have a default in the runtime; `None` leaves it to that.
+pub(crate) struct Settings {
+    pub(crate) event: Option<String>,
+    pub(crate) compare: Option<Vec<String>>,
+    pub(crate) retries: Option<u32>,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) timeout: Option<u64>,
+    pub(crate) isolation: Option<Isolation>,
+}
+
+/// A legal isolation level and the word that asked for it.
+pub(crate) struct Isolation {
+    pub(crate) word: Ident,
+    pub(crate) variant: &'static str,
+}
+
+/// The item as it was, the mistakes, and the registration.
+pub(crate) fn expand(args: TokenStream, item: &TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let job = Job::read(args, item, &mut errors);
+    let mistakes = errors.into_tokens();
+    let registration = job.as_ref().map(expand::job);
+    quote! { #item #mistakes #registration }
+}
+
+impl Job {
+    fn read(args: TokenStream, item: &TokenStream, errors: &mut Errors) -> Option<Self> {
+        let args = Args::parse(args, errors);
+        let function = match syn::parse2::<Function>(item.clone()) {
+            Ok(function) => function,
+            Err(error) => {
+                refuse_item(item, error, errors);
+                return None;
+            }
+        };
+        let cfgs = function.attrs.iter().filter_map(cfg).collect();
+        let ident = function.sig.ident.clone();
+        let name = name(args.name, &ident, errors);
+        let identity = identity(args.topic, args.key, args.unclear, &ident, errors);
+        let settings = Settings {
+            event: args.event.and_then(errors, |text| names::event(&text)).ok(),
+            compare: args.compare.ok().map(|list| key::wire_paths(&list, errors)),
+            retries: args.retries.and_then(errors, |number| retries(&number)).ok(),
+            backoff: args.backoff.and_then(errors, |text| duration::backoff(&text)).ok(),
+            timeout: args.timeout.and_then(errors, |text| duration::timeout(&text)).ok(),
+            isolation: args.isolation.and_then(errors, isolation).ok(),
+        };
+        let handler = Handler::validate(function.sig, errors);
+        if !function.has_body {
+            errors.at(ident.span(), "a job is a free function with a body: move it out of the trait");
+            return None;
+        }
+        let handler = handler?;
+        Some(Self { name, identity, settings, handler, cfgs })
+    }
+}
+
+fn name(written: Given<syn::LitStr>, ident: &Ident, errors: &mut Errors) -> String {
+    let name = match written {
+        Given::Is(text) => names::job(&text.value(), text.span()),
+        Given::Absent => names::job(&ident.unraw().to_string(), ident.span()),
+        Given::Wrong => return String::new(),
+    };
+    name.unwrap_or_else(|error| {
+        errors.push(error);
+        String::new()
+    })
+}
+
+fn identity(
+    topic: Given<syn::LitStr>,
+    key: Given<syn::LitStr>,
+    unclear: bool,
+    ident: &Ident,
+    errors: &mut Errors,
+) -> Identity {
+    if topic.is_absent() && key.is_absent() && !unclear {
+        return Identity::OfMessage;
+    }
+    let alone = |written: &str, missing: &str, example: &str| {
+        format!(
+            "job `{ident}` has a `{written}` but no `{missing}`: write `{example}` too, \
+             or leave both out to take them from the payload's `JobMessage`"
+        )
+    };
+    match (&topic, &key) {
+        (Given::Is(topic), Given::Absent) if !unclear => {
+            errors.at(topic.span(), alone("topic", "key", "key = \"order_id\""));
+        }
+        (Given::Absent, Given::Is(key)) if !unclear => {
+            errors.at(key.span(), alone("key", "topic", "topic = \"orders\""));
+        }
+        _ => {}
+    }
+    Identity::Here {
+        topic: topic.and_then(errors, |text| names::topic(&text)).ok().unwrap_or_default(),
+        key: key.ok().map(|list| key::parts(&list, errors)).unwrap_or_default(),
+    }
+}
+
+fn retries(number: &LitInt) -> syn::Result<u32> {
+    number.base10_parse().map_err(|_| {
+        syn::Error::new(number.span(), format!("`{number}` is no number of attempts: write `retries = 5`"))
+    })
+}
+
+fn isolation(word: Ident) -> syn::Result<Isolation> {
+    let variant = match word.to_string().as_str() {
+        "read_committed" => "ReadCommitted",
+        "repeatable_read" => "RepeatableRead",
+        "serializable" => "Serializable",
+        other => {
+            let text = format!(
+                "`{other}` is no isolation level: write `read_committed`, `repeatable_read` or `serializable`"
+            );
+            return Err(syn::Error::new(word.span(), text));
+        }
+    };
+    Ok(Isolation { word, variant })
+}
+
+/// What decides whether the function is there: `cfg`, and `cfg_attr` as far as it leads to a `cfg`.
+fn cfg(attr: &Attribute) -> Option<Meta> {
+    cfg_of(&attr.meta)
+}
+
+fn cfg_of(meta: &Meta) -> Option<Meta> {
+    if meta.path().is_ident("cfg") {
+        return Some(meta.clone());
+    }
+    let Meta::List(list) = meta else { return None };
+    if !list.path.is_ident("cfg_attr") {
+        return None;
+    }
+    let metas = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
+    let (condition, attrs) = (metas.first()?, metas.iter().skip(1));
+    let cfgs: Vec<_> = attrs.filter_map(cfg_of).collect();
+    if cfgs.is_empty() {
+        return None;
+    }
+    syn::parse2(quote! { cfg_attr(#condition, #(#cfgs),*) }).ok()
+}
+
+/// Says so of what is not a function, at the keyword that says what it is.
+fn refuse_item(item: &TokenStream, unreadable: syn::Error, errors: &mut Errors) {
+    const KINDS: [&str; 11] =
+        ["struct", "enum", "union", "trait", "impl", "mod", "const", "static", "type", "use", "fn"];
+    let keyword = item.clone().into_iter().find(|token| KINDS.contains(&token.to_string().as_str()));
+    let subject = match keyword {
+        Some(keyword) if keyword.to_string() == "fn" => return errors.push(unreadable),
+        Some(keyword) => keyword.into_token_stream(),
+        None => item.clone(),
+    };
+    errors.over(subject, "`#[idempotent_job]` goes on a function: write it above an `async fn`");
+}

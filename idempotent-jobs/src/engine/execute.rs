@@ -1,0 +1,78 @@
+//! One message, one job, one transaction. The library's promise, top to bottom.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::outcome::{Failure, Outcome, panicked};
+use super::probe::Point;
+use super::{Engine, Routed};
+use crate::message::Message;
+use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
+
+/// Runs one attempt: decode, claim, handler, guard, commit.
+///
+/// Whatever ends it early, the claim goes with the effects: both are in one transaction, and
+/// a transaction that is not seen to commit is rolled back or left to the claim of the
+/// next delivery.
+pub(super) async fn attempt<S: Store>(
+    engine: &Engine<S>,
+    job: &Routed<S>,
+    message: &Arc<Message>,
+    attempt: u32,
+) -> Outcome {
+    let spec = job.spec();
+    let prepared = match job.prepare(message) {
+        Ok(prepared) => prepared,
+        Err(rejection) => return Outcome::Dead(rejection),
+    };
+    let span = tracing::Span::current();
+    if !span.is_disabled() {
+        span.record("key_hash", prepared.key.hash());
+    }
+    let ends = Instant::now() + spec.timeout;
+    let terms = Terms { isolation: spec.isolation, timeout: spec.timeout };
+    let mut tx = match engine.store.begin(terms).await {
+        Ok(tx) => tx,
+        Err(error) => return Failure::from(error).into(),
+    };
+
+    let claim = Claim {
+        job: spec.name,
+        key: &prepared.key,
+        fingerprint: prepared.fingerprint,
+        scheme: spec.scheme.id(),
+        group: &engine.group,
+        at: &message.coordinates,
+    };
+    match engine.store.claim(&mut tx, claim).await {
+        Ok(Claimed::Fresh) => engine.probe.reached(Point::Claimed, &message.coordinates),
+        Ok(seen) => {
+            engine.store.rollback(tx).await;
+            return Outcome::seen(seen);
+        }
+        Err(error) => {
+            engine.store.rollback(tx).await;
+            return Failure::from(error).into();
+        }
+    }
+
+    let context = engine.context(message, prepared.key, attempt);
+    let running = AssertUnwindSafe(job.run(&mut tx, prepared.payload, &context)).catch_unwind();
+    match timeout_at(ends, running).await {
+        Ok(Ok(Ok(()))) => {
+            engine.probe.reached(Point::Handled, &message.coordinates);
+            let left = ends.saturating_duration_since(Instant::now());
+            engine.store.commit(tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
+        }
+        Ok(Ok(Err(error))) => match engine.store.rollback(tx).await {
+            Rolled::Back => Outcome::refused::<S>(error),
+            Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
+        },
+        // The handler's future is dropped and with the handle its connection: never pooled.
+        Ok(Err(panic)) => Failure::lasting(panicked(&*panic)).into(),
+        Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),
+    }
+}

@@ -1,0 +1,144 @@
+//! Invariant: the watermark never passes an offset that was accepted and is not settled.
+//!
+//! Only offsets that were seen are tracked, because compaction and transaction markers leave
+//! holes that no message will ever fill.
+
+use std::collections::VecDeque;
+
+/// How an offset stands to those seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Above all others.
+    New,
+    /// Accepted before and not settled yet.
+    Known,
+    /// At or below one that was settled: the reader's position went back.
+    Back,
+}
+
+/// The settled prefix of one partition during one epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Offsets {
+    open: VecDeque<(i64, bool)>,
+    watermark: Option<i64>,
+    confirmed: Option<i64>,
+}
+
+impl Offsets {
+    /// A message was read. Only a `New` one is tracked.
+    pub fn accept(&mut self, offset: i64) -> Arrival {
+        let last = self.open.back().map(|(offset, _)| *offset).or(self.watermark.map(|mark| mark - 1));
+        if last.is_some_and(|last| offset <= last) {
+            let known = self.open.binary_search_by_key(&offset, |(offset, _)| *offset).is_ok();
+            return if known { Arrival::Known } else { Arrival::Back };
+        }
+        if self.watermark.is_none() {
+            self.watermark = Some(offset);
+            self.confirmed = Some(offset);
+        }
+        self.open.push_back((offset, false));
+        Arrival::New
+    }
+
+    /// A message is settled: the watermark moves over the finished prefix.
+    pub fn settle(&mut self, offset: i64) {
+        if let Ok(index) = self.open.binary_search_by_key(&offset, |(offset, _)| *offset) {
+            self.open[index].1 = true;
+        }
+        while let Some((offset, true)) = self.open.front().copied() {
+            self.open.pop_front();
+            self.watermark = Some(offset + 1);
+        }
+    }
+
+    /// The position to commit, if it moved since it was last confirmed.
+    pub fn to_commit(&self) -> Option<i64> {
+        self.watermark.filter(|_| self.watermark != self.confirmed)
+    }
+
+    /// `position` was committed. An answer that comes late never moves it back.
+    pub fn confirm(&mut self, position: i64) {
+        self.confirmed = self.confirmed.max(Some(position));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn con_01_commits_only_the_finished_prefix() {
+        let mut offsets = Offsets::default();
+        (0..10).for_each(|offset| assert_eq!(offsets.accept(offset), Arrival::New));
+        (0..10).filter(|offset| *offset != 5).for_each(|offset| offsets.settle(offset));
+        assert_eq!(offsets.to_commit(), Some(5));
+        offsets.settle(5);
+        assert_eq!(offsets.to_commit(), Some(10));
+    }
+
+    #[test]
+    fn con_02_a_message_that_is_only_queued_is_not_done() {
+        let mut offsets = Offsets::default();
+        offsets.accept(7);
+        assert_eq!(offsets.to_commit(), None);
+    }
+
+    #[test]
+    fn holes_of_compacted_topics_do_not_hold_the_watermark() {
+        let mut offsets = Offsets::default();
+        [3, 9, 40].into_iter().for_each(|offset| assert_eq!(offsets.accept(offset), Arrival::New));
+        offsets.settle(3);
+        assert_eq!(offsets.to_commit(), Some(4));
+        offsets.settle(40);
+        assert_eq!(offsets.to_commit(), Some(4));
+        offsets.settle(9);
+        assert_eq!(offsets.to_commit(), Some(41));
+    }
+
+    #[test]
+    fn a_confirmed_position_is_not_committed_again() {
+        let mut offsets = Offsets::default();
+        offsets.accept(0);
+        offsets.settle(0);
+        offsets.confirm(1);
+        assert_eq!(offsets.to_commit(), None);
+        offsets.confirm(0);
+        assert_eq!(offsets.to_commit(), None);
+    }
+
+    #[test]
+    fn a_position_that_goes_back_is_told_from_a_message_on_its_way() {
+        let mut offsets = Offsets::default();
+        offsets.accept(5);
+        offsets.accept(6);
+        offsets.settle(5);
+        assert_eq!(offsets.accept(6), Arrival::Known);
+        assert_eq!(offsets.accept(5), Arrival::Back);
+        assert_eq!(offsets.accept(0), Arrival::Back);
+    }
+
+    proptest! {
+        #[test]
+        fn the_watermark_never_passes_an_unsettled_offset(
+            gaps in prop::collection::vec(1i64..5, 1..60),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+        ) {
+            let seen: Vec<i64> = gaps.iter().scan(-1, |at, gap| { *at += gap; Some(*at) }).collect();
+            let mut offsets = Offsets::default();
+            seen.iter().for_each(|offset| assert_eq!(offsets.accept(*offset), Arrival::New));
+            let mut unsettled: std::collections::BTreeSet<i64> = seen.iter().copied().collect();
+            for index in order {
+                let offset = *index.get(&seen);
+                unsettled.remove(&offset);
+                offsets.settle(offset);
+                let watermark = offsets.to_commit().unwrap_or(seen[0]);
+                match unsettled.first() {
+                    Some(first) => prop_assert!(watermark <= *first),
+                    None => prop_assert_eq!(watermark, seen[seen.len() - 1] + 1),
+                }
+            }
+        }
+    }
+}

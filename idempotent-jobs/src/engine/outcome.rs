@@ -1,0 +1,112 @@
+//! What became of an attempt.
+
+use std::any::Any;
+
+use crate::error::{JobError, Reason, Rejection};
+use crate::store::{Claimed, CommitError, Fault, Store, StoreError};
+
+/// The end of one attempt at one message for one job.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Claim and effects are committed.
+    Done,
+    /// The key was used by this very message or one of the same content.
+    Duplicate,
+    /// The key was used, and whether by the same content cannot be told.
+    Unverified,
+    /// Nothing was committed, or whether it was is unknown; another attempt decides.
+    Failed(Failure),
+    /// No attempt can help.
+    Dead(Rejection),
+}
+
+/// An attempt that may succeed when it is made again.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// Transient trouble costs no attempt.
+    pub fault: Fault,
+    /// What went wrong, for a person.
+    pub detail: String,
+    /// What it is called when attempts are used up.
+    pub reason: Reason,
+}
+
+impl Failure {
+    pub fn lasting(detail: impl Into<String>) -> Self {
+        Self { fault: Fault::Lasting, detail: detail.into(), reason: Reason::Exhausted }
+    }
+
+    fn transient(detail: impl Into<String>) -> Self {
+        Self { fault: Fault::Transient, ..Self::lasting(detail) }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { fault: error.fault, ..Self::lasting(error.to_string()) }
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Outcome {
+    /// The claim was not free.
+    pub fn seen(claimed: Claimed) -> Self {
+        match claimed {
+            Claimed::Fresh | Claimed::Duplicate => Self::Duplicate,
+            Claimed::Unverified => Self::Unverified,
+            Claimed::Conflict { topic, partition, offset } => Self::Dead(Rejection::new(
+                Reason::Conflict,
+                format!(
+                    "its key was used with other content by the message at topic {topic}, partition {partition}, \
+                     offset {offset}: widen `key`, or name what must not differ in `compare`"
+                ),
+            )),
+        }
+    }
+
+    /// The handler returned an error.
+    pub fn refused<S: Store>(error: JobError) -> Self {
+        if error.is_terminal() {
+            return Self::Dead(Rejection::new(Reason::Terminal, error.to_string()));
+        }
+        match S::fault(error.source()) {
+            Fault::Transient => Failure::transient(error.to_string()).into(),
+            Fault::Lasting => Failure::lasting(error.to_string()).into(),
+        }
+    }
+
+    /// The transaction was not seen to commit.
+    pub fn uncommitted(error: CommitError) -> Self {
+        match error {
+            CommitError::Refused(error) => Failure::from(error).into(),
+            CommitError::Unknown(_) => Failure::transient(error.to_string()).into(),
+            CommitError::EndedByHandler => {
+                Self::Dead(Rejection::new(Reason::TransactionEndedByHandler, error.to_string()))
+            }
+            CommitError::Swallowed { .. } | CommitError::SavepointLeft => Failure::lasting(error.to_string()).into(),
+        }
+    }
+
+    /// The word for metrics and spans.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Duplicate => "duplicate",
+            Self::Unverified => "unverified",
+            Self::Failed(Failure { fault: Fault::Lasting, .. }) => "retry",
+            Self::Failed(Failure { fault: Fault::Transient, .. }) => "transient",
+            Self::Dead(_) => "dead",
+        }
+    }
+}
+
+/// What a panic said.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", said.unwrap_or("(no text)"))
+}

@@ -1,0 +1,213 @@
+//! From the start-up checks to the last committed offset.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::engine::{Engine, Parts, Routed, work};
+use crate::error::{Chain, Error};
+use crate::kafka::{self, Consumer, Properties};
+use crate::registry::{self, Registered};
+use crate::start::{self, Selection};
+use crate::store::{JobRow, Store};
+use crate::worker::Builder;
+
+/// How long the brokers may take to answer a start-up check.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The committed offset of each topic's partition that has one.
+type Committed = BTreeMap<(String, i32), i64>;
+
+/// Checks, consumes, shuts down.
+pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
+    let linked = registry::all();
+    let properties = builder.properties();
+    let url = builder.database_url.take().or_else(|| builder.env.then(|| std::env::var("DATABASE_URL").ok()).flatten());
+    let Some(url) = url else {
+        return Err(refused(&builder, &linked, &properties, NO_DATABASE.to_owned()));
+    };
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => on::<crate::store::PostgresStore>(builder, &linked, properties, &url).await,
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => on::<crate::store::SqliteStore>(builder, &linked, properties, &url).await,
+        _ => Err(refused(&builder, &linked, &properties, unknown_database())),
+    }
+}
+
+const NO_DATABASE: &str = "no database: set `DATABASE_URL`, or call `Worker::builder().database_url(…)`";
+
+fn unknown_database() -> String {
+    let mut known = Vec::new();
+    if cfg!(feature = "postgres") {
+        known.push("`postgres://…`");
+    }
+    if cfg!(feature = "sqlite") {
+        known.push("`sqlite://…`");
+    }
+    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
+    format!("the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds")
+}
+
+/// Everything that can be found wrong without knowing the database.
+fn refused(builder: &Builder, linked: &[Registered], properties: &Properties, problem: String) -> Error {
+    let mut problems = vec![problem];
+    problems.extend(start::names(linked, &builder.selection()));
+    problems.extend(properties.problems());
+    Error::Start(problems)
+}
+
+async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Properties, url: &str) -> Result<(), Error> {
+    let selection = builder.selection();
+    let mut problems = start::names(linked, &selection);
+    let (jobs, more) = start::select::<S::Tx>(linked, &selection, &builder.states);
+    problems.extend(more);
+    properties.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+
+    let topics: Vec<String> = jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
+    let (store, committed) = tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
+    let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
+    let store = store.map_err(|error| problems.push(format!("the database cannot be used: {}", Chain(&error)))).ok();
+    let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
+
+    let group = properties.group_id().unwrap_or_default().to_owned();
+    let refusals = register(&store, &jobs, &group, &builder.shared, &committed).await?;
+    if !refusals.is_empty() {
+        return Err(Error::Start(refusals));
+    }
+    for job in &jobs {
+        let spec = job.spec();
+        tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
+    }
+    let Builder { states, probe, shutdown, shutdown_timeout, .. } = builder;
+    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe });
+    consume(engine, &properties, &topics, shutdown, shutdown_timeout).await
+}
+
+/// What the group has committed of these topics; the problems found on the way there.
+async fn offsets(properties: &Properties, topics: Vec<String>) -> Result<Committed, Vec<String>> {
+    let problems = properties.problems();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    if topics.is_empty() {
+        return Ok(Committed::new());
+    }
+    let properties = properties.clone();
+    let asking = tokio::task::spawn_blocking(move || {
+        let topics = kafka::check(&properties, &topics, PATIENCE)?;
+        kafka::committed(&properties, &topics, PATIENCE)
+    });
+    asking.await.unwrap_or_else(|error| Err(vec![format!("the brokers could not be asked: {error}")]))
+}
+
+async fn register<S: Store>(
+    store: &S,
+    jobs: &[Routed<S>],
+    group: &str,
+    shared: &[String],
+    committed: &Committed,
+) -> Result<Vec<String>, Error> {
+    let rows: Vec<JobRow<'_>> = jobs
+        .iter()
+        .map(|job| {
+            let spec = job.spec();
+            let shared = shared.iter().any(|name| name == spec.name);
+            JobRow { name: spec.name, group, topic: spec.topic, key_form: &spec.key_form, scheme: spec.scheme.id(), shared }
+        })
+        .collect();
+    let offset = |topic: &str, partition: i32| committed.get(&(topic.to_owned(), partition)).copied();
+    store.register(&rows, &offset).await.map_err(|error| Error::Start(vec![Chain(&error).to_string()]))
+}
+
+/// Dropped with the caller's future, the engine starts nothing more.
+struct StopWhenDropped<S: Store>(Arc<Engine<S>>);
+
+impl<S: Store> Drop for StopWhenDropped<S> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+async fn consume<S: Store>(
+    engine: Arc<Engine<S>>,
+    properties: &Properties,
+    topics: &[String],
+    shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    budget: Duration,
+) -> Result<(), Error> {
+    let _stop = StopWhenDropped(Arc::clone(&engine));
+    let signal = match shutdown {
+        Some(signal) => signal,
+        None => asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?,
+    };
+    let consumer = Consumer::start(properties, topics, engine.clone()).map_err(Error::Start)?;
+    let mut workers = JoinSet::new();
+    for _ in 0..engine.width() {
+        workers.spawn(work(Arc::clone(&engine)));
+    }
+    tokio::select! {
+        () = signal => tracing::info!("asked to end: running jobs finish, nothing new is started"),
+        () = engine.stopped() => {}
+        Some(ended) = workers.join_next() => engine.fail(Error::Kafka(format!("a worker ended by itself: {ended:?}"))),
+    }
+    engine.stop();
+    let deadline = Instant::now() + budget;
+    consumer.stop(budget).await;
+    let running = finish(workers, deadline).await;
+    match engine.failure() {
+        Some(error) => Err(error),
+        None if running > 0 => Err(Error::ShutdownTimeout { running, budget }),
+        None => Ok(()),
+    }
+}
+
+/// Waits for the workers until the deadline, then ends them: their transactions roll back with
+/// their connections. How many had to be ended.
+async fn finish(mut workers: JoinSet<()>, deadline: Instant) -> usize {
+    let all = async { while workers.join_next().await.is_some() {} };
+    if timeout_at(deadline, all).await.is_ok() {
+        return 0;
+    }
+    let running = workers.len();
+    workers.shutdown().await;
+    running
+}
+
+/// SIGTERM or Ctrl-C.
+fn asked_to_end() -> std::io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Box::pin(async move {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        }))
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(Box::pin(async { drop(tokio::signal::ctrl_c().await) }))
+    }
+}
+
+impl Builder {
+    fn selection(&self) -> Selection<'_> {
+        Selection { only: &self.only, expected: &self.expected, shared: &self.shared }
+    }
+
+    /// The environment's properties, overridden by those of the builder.
+    fn properties(&mut self) -> Properties {
+        let mut properties = if self.env { Properties::from_env() } else { Properties::default() };
+        if let Some(brokers) = self.brokers.take() {
+            properties = properties.with_brokers(brokers);
+        }
+        if let Some(group) = self.group_id.take() {
+            properties = properties.group(group);
+        }
+        properties.set_all(std::mem::take(&mut self.properties))
+    }
+}

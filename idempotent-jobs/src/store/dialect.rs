@@ -1,0 +1,82 @@
+//! Where databases differ.
+
+use std::fmt;
+use std::future::Future;
+
+use sqlx::error::DatabaseError;
+use sqlx::{Connection, Database, Error};
+
+use super::outcome::Stored;
+use super::statement::Syntax;
+use super::{Claim, Committed, Fault, JobRow, StoreError, Terms};
+
+/// How to connect to a database.
+pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+
+/// A database's own SQL and its own answers.
+///
+/// Implemented for the databases of this crate, and by nothing else.
+pub trait Dialect: Database + fmt::Debug {
+    /// The handle's name as users write it.
+    const HANDLE: &'static str;
+    /// The database's name in messages.
+    const DATABASE: &'static str;
+    /// How its statements are told apart.
+    const SYNTAX: Syntax;
+    /// What the guard keeps beside a connection; dropped before it.
+    type Guard: Send + Sync + 'static;
+
+    /// How many connections of those asked for make sense.
+    fn width(connections: usize) -> usize;
+    /// Finds the database, checks it, brings our tables up to date.
+    fn open(url: &str) -> impl Future<Output = Result<Options<Self>, StoreError>> + Send;
+    /// Makes a new connection one for job transactions.
+    fn prepare(conn: &mut Self::Connection) -> impl Future<Output = Result<Self::Guard, StoreError>> + Send;
+    /// Runs a string of statements without parameters, in one trip.
+    fn run(conn: &mut Self::Connection, sql: String) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// The string that opens a job's transaction and the guard's savepoint, `mark`.
+    fn opening(terms: &Terms, mark: &str) -> String;
+    /// The string that makes every COMMIT but ours fail, if that takes a statement.
+    fn sealing(mark: &str) -> Option<String>;
+    /// The string before COMMIT, which fails unless the transaction is intact.
+    fn closing(guard: &Self::Guard, mark: &str, sealed: bool) -> String;
+    /// Our own COMMIT begins (`true`) or is over.
+    fn permit(guard: &Self::Guard, commit: bool);
+    /// What a failure of `closing` says.
+    fn broken(error: &dyn DatabaseError) -> Broken;
+    /// Whether an error that answers COMMIT proves that nothing was committed.
+    fn proves_rollback(error: &dyn DatabaseError) -> bool;
+
+    /// Whether the same work may succeed when it is tried again.
+    fn fault(error: &dyn DatabaseError) -> Fault;
+    /// Whether the connection's prepared statements no longer fit the tables.
+    fn stale(error: &dyn DatabaseError) -> bool;
+
+    /// The dedup insert: whether a row was written.
+    fn insert(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// The row that stands in its way.
+    fn look(
+        conn: &mut Self::Connection,
+        claim: &Claim<'_>,
+    ) -> impl Future<Output = Result<Option<Stored>, Error>> + Send;
+    /// Records jobs, on a connection of its own.
+    fn register(
+        options: &Options<Self>,
+        jobs: &[JobRow<'_>],
+        committed: Committed<'_>,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+}
+
+/// Why the guard's savepoint could not be released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// A statement had failed, and the transaction with it.
+    Aborted,
+    /// The savepoint is not there: another transaction, or none.
+    Gone,
+    /// The answer to an earlier statement whose result the handler did not wait for.
+    Earlier,
+    /// The connection is being closed by the server.
+    Lost,
+}

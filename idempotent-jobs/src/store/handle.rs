@@ -1,0 +1,185 @@
+//! The transaction as it is lent to a handler.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use sqlx::{Connection, Database, Error, Execute, SqlStr};
+use sqlx_core::transaction::TransactionManager;
+
+use super::dialect::Dialect;
+use super::savepoint::Savepoint;
+use super::slots::{Lease, Session};
+use super::statement::{self, Verdict};
+use crate::context::Handle;
+
+/// The transaction of one attempt, lent to the handler: `PgTx` or `SqliteTx`.
+///
+/// Any query of sqlx takes it as `&mut *tx`. It owns its connection, has no commit and no
+/// rollback, and refuses statements that end or begin a transaction: the handler returns
+/// `Ok(())` to commit and an error to roll back. Dropped, as a cancelled attempt drops it, it
+/// closes its connection and nothing is stored.
+pub struct Tx<DB: Dialect> {
+    pub(super) lease: Lease<DB>,
+    pub(super) notes: Notes<DB>,
+}
+
+/// What went through a handle and matters when its transaction is closed.
+pub(super) struct Notes<DB> {
+    /// The first SQL error, without values.
+    pub(super) first_error: Option<String>,
+    /// The session is not what it was: it is closed after this transaction.
+    pub(super) tainted: bool,
+    /// The bare connection was lent.
+    pub(super) lent: bool,
+    /// A statement that ends the transaction was refused.
+    pub(super) refused: bool,
+    database: PhantomData<fn(DB)>,
+}
+
+impl<DB: Dialect> Tx<DB> {
+    pub(super) fn new(lease: Lease<DB>) -> Self {
+        let notes = Notes { first_error: None, tainted: false, lent: false, refused: false, database: PhantomData };
+        Self { lease, notes }
+    }
+
+    /// Opens a savepoint: a part of the transaction that can be undone alone, and in which a
+    /// statement may fail without failing the rest.
+    ///
+    /// # Errors
+    /// What the database says, for instance when an earlier statement failed.
+    pub async fn begin(&mut self) -> Result<Savepoint<'_, DB>, Error> {
+        Savepoint::open(&mut self.lease.session, &mut self.notes).await
+    }
+
+    /// Lends the bare connection, for helpers that ask for one.
+    ///
+    /// This is the way round the check of statements. It costs one or two round trips and the
+    /// connection is closed after the attempt instead of being kept. The transaction still is
+    /// the worker's: a COMMIT by a helper fails and rolls everything back, and after a ROLLBACK
+    /// the attempt fails, whatever it returns. On PostgreSQL `SET CONSTRAINTS ALL IMMEDIATE`
+    /// counts as such a COMMIT: name the constraints instead.
+    ///
+    /// # Errors
+    /// What the database says, for instance when an earlier statement failed.
+    pub async fn connection(&mut self) -> Result<&mut DB::Connection, Error> {
+        lend(&mut self.lease.session, &mut self.notes).await
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut DB::Connection, &mut Notes<DB>) {
+        (&mut self.lease.session.conn, &mut self.notes)
+    }
+}
+
+/// Seals the transaction anew, since a rollback to a savepoint may have broken an earlier seal,
+/// and lends its connection.
+pub(super) async fn lend<'t, DB: Dialect>(
+    session: &'t mut Session<DB>,
+    notes: &mut Notes<DB>,
+) -> Result<&'t mut DB::Connection, Error> {
+    notes.tainted = true;
+    if let Some(sealing) = DB::sealing(&session.mark) {
+        if let Err(error) = DB::run(&mut session.conn, sealing).await {
+            notes.see(&error);
+            return Err(error);
+        }
+    }
+    notes.lent = true;
+    Ok(&mut session.conn)
+}
+
+impl<DB: Dialect> Notes<DB> {
+    /// Lets a statement through or says why not.
+    pub(super) fn check(&mut self, sql: &str) -> Result<(), Error> {
+        match statement::inspect(sql, DB::SYNTAX) {
+            Verdict::Clean => Ok(()),
+            Verdict::Taints => {
+                self.tainted = true;
+                Ok(())
+            }
+            Verdict::Refused(words) => {
+                self.refused = true;
+                Err(Error::InvalidArgument(statement::refusal(&words)))
+            }
+        }
+    }
+
+    /// Takes a query apart, checks its text, and puts it together again.
+    pub(super) fn admit<'q>(&mut self, mut query: impl Execute<'q, DB>) -> Result<Admitted<DB>, Error> {
+        let arguments = query.take_arguments().map_err(Error::Encode)?;
+        let statement = query.statement().cloned();
+        let persistent = query.persistent();
+        let sql = query.sql();
+        self.check(sql.as_str())?;
+        Ok(Admitted { sql, statement, arguments, persistent })
+    }
+
+    /// Remembers the first SQL error, and whether the session is to be kept.
+    pub(super) fn see(&mut self, error: &Error) {
+        if let Error::Database(error) = error {
+            self.tainted |= DB::stale(&**error);
+            if self.first_error.is_none() {
+                self.first_error = Some(describe(error.code().as_deref().unwrap_or("?"), error.message()));
+            }
+        }
+    }
+
+    /// Whether a transaction that is no longer there was ended by the handler, and not by the
+    /// failure of a statement: only the bare connection lets an ending statement through.
+    pub(super) fn ended_by_handler(&self) -> bool {
+        self.lent || self.first_error.is_none()
+    }
+}
+
+/// Code and message. Data exceptions (class 22) quote the value: of those the code alone.
+fn describe(code: &str, message: &str) -> String {
+    if code.len() == 5 && code.starts_with("22") {
+        format!("{code} (its text is left out, since it quotes values)")
+    } else {
+        format!("{code}: {message}")
+    }
+}
+
+/// A query whose text was checked.
+pub(super) struct Admitted<DB: Database> {
+    sql: SqlStr,
+    statement: Option<DB::Statement>,
+    arguments: Option<DB::Arguments>,
+    persistent: bool,
+}
+
+impl<DB: Database> Execute<'_, DB> for Admitted<DB> {
+    fn sql(self) -> SqlStr {
+        self.sql
+    }
+
+    fn statement(&self) -> Option<&DB::Statement> {
+        self.statement.as_ref()
+    }
+
+    fn take_arguments(&mut self) -> Result<Option<DB::Arguments>, sqlx::error::BoxDynError> {
+        Ok(self.arguments.take())
+    }
+
+    fn persistent(&self) -> bool {
+        self.persistent
+    }
+}
+
+/// How deep sqlx believes the connection to be in transactions and savepoints.
+pub(super) fn depth<DB: Database>(conn: &DB::Connection) -> usize
+where
+    DB::Connection: Connection,
+{
+    DB::TransactionManager::get_transaction_depth(conn)
+}
+
+impl<DB: Dialect> Handle for Tx<DB> {
+    const NAME: &'static str = DB::HANDLE;
+    const DATABASE: &'static str = DB::DATABASE;
+}
+
+impl<DB: Dialect> fmt::Debug for Tx<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(DB::HANDLE)
+    }
+}

@@ -1,0 +1,89 @@
+//! What a claim that found its key taken means.
+
+use super::{Claim, Claimed};
+use crate::fingerprint::{Comparison, compare};
+
+/// The row that holds a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub(super) fingerprint: Vec<u8>,
+    pub(super) scheme: String,
+    pub(super) group: String,
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+}
+
+/// Judges a claim by the row in its way.
+///
+/// The same message is a duplicate whatever its fingerprint: it cannot contradict itself.
+pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
+    let same_message = stored.group == claim.group
+        && stored.topic == *claim.at.topic
+        && stored.partition == claim.at.partition
+        && stored.offset == claim.at.offset;
+    if same_message {
+        return Claimed::Duplicate;
+    }
+    match compare((&claim.fingerprint, claim.scheme), (&stored.fingerprint, &stored.scheme)) {
+        Comparison::Same => Claimed::Duplicate,
+        Comparison::Incomparable => Claimed::Unverified,
+        Comparison::Different => {
+            Claimed::Conflict { topic: stored.topic, partition: stored.partition, offset: stored.offset }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Fingerprint;
+    use crate::key::Key;
+    use crate::message::Coordinates;
+
+    fn stored(fingerprint: u8, scheme: &str, offset: i64) -> Stored {
+        Stored {
+            fingerprint: vec![fingerprint; 32],
+            scheme: scheme.into(),
+            group: "g".into(),
+            topic: "t".into(),
+            partition: 0,
+            offset,
+        }
+    }
+
+    /// A claim of fingerprint 1, scheme `v1`, at offset 5.
+    fn judged(stored: Stored) -> Claimed {
+        let at = Coordinates { topic: "t".into(), partition: 0, offset: 5 };
+        let key = Key::from_text("[1]");
+        judge(
+            stored,
+            &Claim { job: "j", key: &key, fingerprint: Fingerprint([1; 32]), scheme: "v1", group: "g", at: &at },
+        )
+    }
+
+    #[test]
+    fn the_same_message_is_a_duplicate_whatever_its_fingerprint() {
+        assert_eq!(judged(stored(1, "v1", 5)), Claimed::Duplicate);
+        assert_eq!(judged(stored(2, "v1", 5)), Claimed::Duplicate);
+        assert_eq!(judged(stored(2, "v1:a", 5)), Claimed::Duplicate);
+    }
+
+    #[test]
+    fn another_message_with_the_same_content_is_a_duplicate() {
+        assert_eq!(judged(stored(1, "v1", 4)), Claimed::Duplicate);
+    }
+
+    #[test]
+    fn another_message_with_other_content_is_a_conflict() {
+        assert_eq!(judged(stored(2, "v1", 4)), Claimed::Conflict { topic: "t".into(), partition: 0, offset: 4 });
+        let elsewhere = Stored { group: "h".into(), ..stored(2, "v1", 5) };
+        assert!(matches!(judged(elsewhere), Claimed::Conflict { .. }), "coordinates of another group are another message");
+    }
+
+    #[test]
+    fn fingerprints_of_different_schemes_are_not_compared() {
+        assert_eq!(judged(stored(1, "v1:a", 4)), Claimed::Unverified);
+        assert_eq!(judged(stored(2, "v1:a", 4)), Claimed::Unverified);
+    }
+}

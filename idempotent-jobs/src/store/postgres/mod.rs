@@ -1,0 +1,98 @@
+//! PostgreSQL, 14 and later.
+
+mod claim;
+mod fault;
+mod guard;
+mod migrate;
+mod open;
+mod register;
+mod session;
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Error, Executor, PgConnection, Postgres};
+
+pub use self::migrate::migrations_sql;
+use super::dialect::{Broken, Dialect};
+use super::outcome::Stored;
+use super::statement::Syntax;
+use super::{Claim, Committed, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
+use crate::context::IsolationLevels;
+
+/// The transaction of one attempt on PostgreSQL, lent to the handler.
+pub type PgTx = Tx<Postgres>;
+
+/// Claims and transactions on PostgreSQL.
+pub type PostgresStore = SqlStore<Postgres>;
+
+impl IsolationLevels for PgTx {}
+
+impl Dialect for Postgres {
+    const HANDLE: &'static str = "PgTx";
+    const DATABASE: &'static str = "PostgreSQL";
+    const SYNTAX: Syntax = Syntax::Postgres;
+    type Guard = guard::Guard;
+
+    fn width(connections: usize) -> usize {
+        connections
+    }
+
+    async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
+        open::open(url).await
+    }
+
+    async fn prepare(conn: &mut PgConnection) -> Result<guard::Guard, StoreError> {
+        session::prepare(conn).await
+    }
+
+    async fn run(conn: &mut PgConnection, sql: String) -> Result<(), Error> {
+        conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
+    }
+
+    fn opening(terms: &Terms, mark: &str) -> String {
+        session::opening(terms, mark)
+    }
+
+    fn sealing(mark: &str) -> Option<String> {
+        Some(guard::sealing(mark))
+    }
+
+    fn closing(guard: &guard::Guard, mark: &str, sealed: bool) -> String {
+        guard::closing(guard, mark, sealed)
+    }
+
+    // The closing string names the seal's token; nothing more is needed.
+    fn permit(_: &guard::Guard, _: bool) {}
+
+    fn broken(error: &dyn DatabaseError) -> Broken {
+        guard::broken(error)
+    }
+
+    fn proves_rollback(error: &dyn DatabaseError) -> bool {
+        guard::proves_rollback(error)
+    }
+
+    fn fault(error: &dyn DatabaseError) -> Fault {
+        fault::fault(error)
+    }
+
+    fn stale(error: &dyn DatabaseError) -> bool {
+        fault::stale(error)
+    }
+
+    async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<bool, Error> {
+        claim::insert(conn, claim).await
+    }
+
+    async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
+        claim::look(conn, claim).await
+    }
+
+    async fn register(
+        options: &PgConnectOptions,
+        jobs: &[JobRow<'_>],
+        committed: Committed<'_>,
+    ) -> Result<Vec<String>, StoreError> {
+        register::register(options, jobs, committed).await
+    }
+}

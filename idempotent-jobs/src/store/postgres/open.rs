@@ -1,0 +1,84 @@
+//! Finding the database, and refusing what would break the promise later.
+
+use std::str::FromStr;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, Executor, PgConnection, Postgres, Row};
+
+use super::migrate;
+use crate::store::slots::connect;
+use crate::store::StoreError;
+
+/// The oldest server whose behaviour is known here.
+const OLDEST: i32 = 140_000;
+
+pub(super) async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_str(url).map_err(|_| {
+        // The driver's words may quote the URL, and with it the password.
+        StoreError::lasting("reading DATABASE_URL", "not of the form postgres://user:password@host:port/database")
+    })?;
+    let place = place(&options);
+    let mut conn = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
+    let mut other = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
+    let checked = check(&mut conn, &mut other).await.map_err(|error| at(&place, error));
+    // Politely, for the server's log; the check's result counts, not theirs.
+    let _ = conn.close().await;
+    let _ = other.close().await;
+    checked.map(|()| options)
+}
+
+async fn check(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {
+    const DOING: &str = "checking the server";
+    let failed = |error| StoreError::driver::<Postgres>(DOING, error);
+    // Before any SET: behind a pooling proxy it would land in somebody else's session.
+    if pooled(conn, other).await.map_err(failed)? {
+        return Err(StoreError::lasting(
+            DOING,
+            "a pooling proxy (such as PgBouncer in transaction mode) stands before the server and gives a session's \
+             statements to changing connections, which breaks prepared statements and locks: \
+             connect to PostgreSQL itself, or to a session pool",
+        ));
+    }
+    let row = conn
+        .fetch_one("SELECT current_setting('server_version_num')::int, current_setting('server_version')")
+        .await
+        .map_err(failed)?;
+    // Text, since a string without parameters goes by the simple protocol.
+    let version: i32 = row.try_get_unchecked::<&str, _>(0).map_err(failed)?.parse().unwrap_or(0);
+    if version < OLDEST {
+        let found: String = row.try_get(1).map_err(failed)?;
+        return Err(StoreError::lasting(DOING, format!("PostgreSQL 14 or later is needed, and this is {found}")));
+    }
+    migrate::migrate(conn).await
+}
+
+/// Whether two connections share server processes. A transaction on one of them keeps a
+/// process busy: a proxy then has to give the other one another, or gave it the same before.
+async fn pooled(conn: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let before = process(conn).await?;
+    other.execute("BEGIN").await?;
+    let busy = process(other).await?;
+    let after = process(conn).await?;
+    other.execute("ROLLBACK").await?;
+    Ok(busy == before || after != before)
+}
+
+async fn process(conn: &mut PgConnection) -> Result<String, sqlx::Error> {
+    // The simple protocol: named statements are just what a pooling proxy may not carry.
+    conn.fetch_one("SELECT pg_backend_pid()::text").await?.try_get(0)
+}
+
+/// Where the database is, without the password.
+fn place(options: &PgConnectOptions) -> String {
+    let server = match options.get_socket() {
+        Some(path) => path.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    let database = options.get_database().unwrap_or_else(|| options.get_username());
+    format!("PostgreSQL at {server}, database `{database}`, user `{}`", options.get_username())
+}
+
+fn at(place: &str, error: StoreError) -> StoreError {
+    let StoreError { doing, fault, source } = error;
+    StoreError { doing, fault, source: format!("{place}: {source}").into() }
+}

@@ -1,0 +1,92 @@
+//! A part of a job's transaction that can be undone alone.
+
+use std::fmt;
+
+use sqlx::Error;
+use sqlx_core::transaction::TransactionManager;
+
+use super::dialect::Dialect;
+use super::handle::{Notes, lend};
+use super::slots::Session;
+
+/// A savepoint in the transaction of a job, opened by `tx.begin()`.
+///
+/// It takes queries like the handle itself, with the same check. Dropped, it is rolled back.
+/// Forgotten (`mem::forget`), it fails the attempt.
+pub struct Savepoint<'t, DB: Dialect> {
+    session: &'t mut Session<DB>,
+    notes: &'t mut Notes<DB>,
+    open: bool,
+}
+
+impl<'t, DB: Dialect> Savepoint<'t, DB> {
+    pub(super) async fn open(session: &'t mut Session<DB>, notes: &'t mut Notes<DB>) -> Result<Self, Error> {
+        match DB::TransactionManager::begin(&mut session.conn, None).await {
+            Ok(()) => Ok(Self { session, notes, open: true }),
+            Err(error) => {
+                notes.see(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens a savepoint within this one.
+    ///
+    /// # Errors
+    /// What the database says, for instance when an earlier statement failed.
+    pub async fn begin(&mut self) -> Result<Savepoint<'_, DB>, Error> {
+        Savepoint::open(self.session, self.notes).await
+    }
+
+    /// Lends the bare connection, as [`Tx::connection`](super::Tx::connection) does.
+    ///
+    /// # Errors
+    /// What the database says, for instance when an earlier statement failed.
+    pub async fn connection(&mut self) -> Result<&mut DB::Connection, Error> {
+        lend(self.session, self.notes).await
+    }
+
+    /// Keeps what was done since `begin`, for the transaction to commit or not.
+    ///
+    /// # Errors
+    /// What the database says; when a statement failed since `begin`, only a rollback is left.
+    pub async fn commit(self) -> Result<(), Error> {
+        let done = DB::TransactionManager::commit(&mut self.session.conn).await;
+        self.close(done)
+    }
+
+    /// Undoes what was done since `begin`.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn rollback(self) -> Result<(), Error> {
+        let done = DB::TransactionManager::rollback(&mut self.session.conn).await;
+        self.close(done)
+    }
+
+    fn close(mut self, done: Result<(), Error>) -> Result<(), Error> {
+        match &done {
+            Ok(()) => self.open = false,
+            Err(error) => self.notes.see(error),
+        }
+        done
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut DB::Connection, &mut Notes<DB>) {
+        (&mut self.session.conn, self.notes)
+    }
+}
+
+impl<DB: Dialect> Drop for Savepoint<'_, DB> {
+    fn drop(&mut self) {
+        if self.open {
+            DB::TransactionManager::start_rollback(&mut self.session.conn);
+        }
+    }
+}
+
+impl<DB: Dialect> fmt::Debug for Savepoint<'_, DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Savepoint of {}", DB::HANDLE)
+    }
+}

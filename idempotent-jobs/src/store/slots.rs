@@ -1,0 +1,105 @@
+//! The worker's own connections, apart from any pool the user holds.
+//!
+//! A pool pings a connection each time it comes back and may hand out one that a cancelled
+//! BEGIN left inside a transaction. Here a connection comes back only from a transaction that
+//! was seen to end; any other is dropped, which closes it.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Database};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::dialect::{Dialect, Options};
+use super::{Fault, StoreError};
+
+/// The time a database has to take a connection.
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
+
+/// A connection made ready for job transactions. Dropped, it is closed.
+pub(super) struct Session<DB: Dialect> {
+    pub(super) guard: DB::Guard,
+    pub(super) conn: DB::Connection,
+    /// Name of the guard's savepoint and token of the seal: drawn for each connection, so that
+    /// no handler can name it by accident.
+    pub(super) mark: String,
+}
+
+/// A session and the slot it takes up, which is free once the connection is closed or back.
+pub(super) struct Lease<DB: Dialect> {
+    pub(super) session: Session<DB>,
+    /// Whether a transaction ran on it before.
+    pub(super) kept: bool,
+    slot: OwnedSemaphorePermit,
+}
+
+/// A fixed number of connections, opened when they are first needed.
+pub(super) struct Slots<DB: Dialect> {
+    pub(super) options: Options<DB>,
+    free: Arc<Semaphore>,
+    idle: Mutex<Vec<Session<DB>>>,
+    size: usize,
+}
+
+impl<DB: Dialect> Slots<DB> {
+    pub(super) fn new(options: Options<DB>, size: usize) -> Self {
+        Self { options, free: Arc::new(Semaphore::new(size)), idle: Mutex::default(), size }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Waits for a slot, first come, first served, and for its connection.
+    pub(super) async fn acquire(&self) -> Result<Lease<DB>, StoreError> {
+        let slot = Arc::clone(&self.free).acquire_owned().await.expect("the semaphore is never closed");
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match idle {
+            Some(session) => Ok(Lease { session, kept: true, slot }),
+            None => Ok(Lease { session: self.open().await?, kept: false, slot }),
+        }
+    }
+
+    /// The same slot with a new connection; the old one is closed.
+    pub(super) async fn renew(&self, lease: Lease<DB>) -> Result<Lease<DB>, StoreError> {
+        let Lease { session, slot, .. } = lease;
+        drop(session);
+        Ok(Lease { session: self.open().await?, kept: false, slot })
+    }
+
+    /// Takes back a connection whose transaction was seen to end.
+    pub(super) fn give_back(&self, lease: Lease<DB>) {
+        let Lease { session, slot, .. } = lease;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        // Only now: whoever waits for the slot is to find the connection.
+        drop(slot);
+    }
+
+    async fn open(&self) -> Result<Session<DB>, StoreError> {
+        let mut conn = connect::<DB>(&self.options).await?;
+        let guard = DB::prepare(&mut conn).await?;
+        Ok(Session { guard, conn, mark: mark() })
+    }
+}
+
+/// A bare connection, within the time a database has for it.
+pub(super) async fn connect<DB: Dialect>(
+    options: &Options<DB>,
+) -> Result<<DB as Database>::Connection, StoreError> {
+    const DOING: &str = "connecting to the database";
+    match timeout(CONNECT, options.connect()).await {
+        Ok(Ok(conn)) => Ok(conn),
+        Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
+        Err(_) => {
+            Err(StoreError { doing: DOING, fault: Fault::Transient, source: format!("no answer within {CONNECT:?}").into() })
+        }
+    }
+}
+
+fn mark() -> String {
+    let mut mark = String::from("idempotent_jobs_");
+    write!(mark, "{:016x}", rand::random::<u64>()).expect("a String takes everything");
+    mark
+}

@@ -1,0 +1,103 @@
+//! SQLite, one writer connection a process.
+
+mod claim;
+mod fault;
+mod guard;
+mod migrate;
+mod open;
+mod register;
+mod session;
+
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Error, Executor, Sqlite, SqliteConnection};
+
+pub use self::migrate::migrations_sql;
+use super::dialect::{Broken, Dialect};
+use super::outcome::Stored;
+use super::statement::Syntax;
+use super::{Claim, Committed, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
+
+/// The transaction of one attempt on SQLite, lent to the handler.
+///
+/// SQLite has no aborted state: a statement that fails undoes itself alone, and a handler that
+/// returns `Ok(())` all the same commits the rest.
+pub type SqliteTx = Tx<Sqlite>;
+
+/// Claims and transactions on SQLite.
+pub type SqliteStore = SqlStore<Sqlite>;
+
+// One isolation level, so no `IsolationLevels`.
+
+impl Dialect for Sqlite {
+    const HANDLE: &'static str = "SqliteTx";
+    const DATABASE: &'static str = "SQLite";
+    const SYNTAX: Syntax = Syntax::Sqlite;
+    type Guard = guard::Guard;
+
+    // SQLite lets one connection write at a time: a second one would only wait, and unfairly.
+    fn width(_: usize) -> usize {
+        1
+    }
+
+    async fn open(url: &str) -> Result<SqliteConnectOptions, StoreError> {
+        open::open(url).await
+    }
+
+    async fn prepare(conn: &mut SqliteConnection) -> Result<guard::Guard, StoreError> {
+        session::prepare(conn).await
+    }
+
+    async fn run(conn: &mut SqliteConnection, sql: String) -> Result<(), Error> {
+        conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
+    }
+
+    fn opening(terms: &Terms, mark: &str) -> String {
+        session::opening(terms, mark)
+    }
+
+    // The commit hook seals every transaction from the start.
+    fn sealing(_: &str) -> Option<String> {
+        None
+    }
+
+    fn closing(guard: &guard::Guard, mark: &str, sealed: bool) -> String {
+        guard::closing(guard, mark, sealed)
+    }
+
+    fn permit(guard: &guard::Guard, commit: bool) {
+        guard.permit(commit);
+    }
+
+    fn broken(error: &dyn DatabaseError) -> Broken {
+        guard::broken(error)
+    }
+
+    fn proves_rollback(error: &dyn DatabaseError) -> bool {
+        guard::proves_rollback(error)
+    }
+
+    fn fault(error: &dyn DatabaseError) -> Fault {
+        fault::fault(error)
+    }
+
+    fn stale(error: &dyn DatabaseError) -> bool {
+        fault::stale(error)
+    }
+
+    async fn insert(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<bool, Error> {
+        claim::insert(conn, claim).await
+    }
+
+    async fn look(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
+        claim::look(conn, claim).await
+    }
+
+    async fn register(
+        options: &SqliteConnectOptions,
+        jobs: &[JobRow<'_>],
+        committed: Committed<'_>,
+    ) -> Result<Vec<String>, StoreError> {
+        register::register(options, jobs, committed).await
+    }
+}

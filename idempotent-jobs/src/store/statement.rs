@@ -1,0 +1,502 @@
+//! Which statements a handler may not send, and which leave something behind in the session.
+//!
+//! A scanner, not a parser: it knows comments, quotes and where a statement ends, and looks at
+//! words. What it lets through by mistake is still caught by the guard; it exists to say why.
+
+/// How a database quotes and comments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// `E'…'`, `$tag$…$tag$`, nested comments.
+    Postgres,
+    /// `[…]`, `` `…` ``, comments that do not nest.
+    Sqlite,
+}
+
+/// What may be done with a string of statements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Send it.
+    Clean,
+    /// Send it, and do not give the session to another job.
+    Taints,
+    /// It ends or begins a transaction by these words.
+    Refused(String),
+}
+
+/// Judges every statement of `sql`.
+pub(super) fn inspect(sql: &str, syntax: Syntax) -> Verdict {
+    let mut verdict = Verdict::Clean;
+    for statement in statements(sql, syntax) {
+        if let Some(words) = ends_transaction(&statement) {
+            return Verdict::Refused(words);
+        }
+        if leaves_state(&statement, syntax) {
+            verdict = Verdict::Taints;
+        }
+    }
+    verdict
+}
+
+/// What a refused statement is answered with.
+pub(super) fn refusal(words: &str) -> String {
+    format!(
+        "`{words}` is refused: the transaction lent to a job holds the claim of its key, and only the worker ends it, \
+         after the handler: return Ok(()) to commit and an error to roll back. \
+         A part that may be undone belongs in a savepoint: `let mut part = tx.begin().await?`"
+    )
+}
+
+/// A piece of SQL as far as it matters here. Words are upper case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Mark(char),
+    /// A quoted text, name or other literal.
+    Quoted,
+}
+
+impl Token {
+    fn is(&self, word: &str) -> bool {
+        matches!(self, Self::Word(found) if found == word)
+    }
+}
+
+/// The words that end or begin a transaction, if the statement starts with such.
+fn ends_transaction(statement: &[Token]) -> Option<String> {
+    let word = |at: usize| match statement.get(at) {
+        Some(Token::Word(word)) => word.as_str(),
+        _ => "",
+    };
+    let two = || format!("{} {}", word(0), word(1));
+    match word(0) {
+        "BEGIN" | "COMMIT" | "END" | "ABORT" => Some(word(0).to_owned()),
+        "START" => Some("START TRANSACTION".to_owned()),
+        "PREPARE" if word(1) == "TRANSACTION" => Some(two()),
+        "ROLLBACK" => {
+            let noise = usize::from(matches!(word(1), "WORK" | "TRANSACTION"));
+            (word(1 + noise) != "TO").then(|| if word(1) == "PREPARED" { two() } else { "ROLLBACK".to_owned() })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the session is another after the statement, beyond the end of its transaction.
+fn leaves_state(statement: &[Token], syntax: Syntax) -> bool {
+    let is = |at: usize, word: &str| statement.get(at).is_some_and(|token| token.is(word));
+    let temporary = |token: &Token| token.is("TEMP") || token.is("TEMPORARY");
+    if is(0, "CREATE") && statement.iter().take(5).any(temporary) {
+        return true;
+    }
+    match syntax {
+        Syntax::Sqlite => is(0, "PRAGMA") || is(0, "ATTACH") || is(0, "DETACH"),
+        Syntax::Postgres => {
+            const STARTS: [&str; 8] =
+                ["RESET", "DISCARD", "LISTEN", "UNLISTEN", "LOAD", "PREPARE", "DEALLOCATE", "DO"];
+            let of_transaction = ["LOCAL", "TRANSACTION", "CONSTRAINTS"];
+            (is(0, "SET") && !of_transaction.iter().any(|word| is(1, word)))
+                || STARTS.iter().any(|word| is(0, word))
+                || follows(statement, "INTO", temporary)
+                || follows(statement, "WITH", |token| token.is("HOLD"))
+                || calls_for_session(statement)
+        }
+    }
+}
+
+/// Whether a token that fits follows the word somewhere.
+fn follows(statement: &[Token], word: &str, fits: impl Fn(&Token) -> bool) -> bool {
+    statement.windows(2).any(|pair| pair[0].is(word) && fits(&pair[1]))
+}
+
+/// Calls of functions whose effect outlives the transaction.
+fn calls_for_session(statement: &[Token]) -> bool {
+    statement.iter().enumerate().any(|(at, token)| {
+        let Token::Word(word) = token else { return false };
+        match word.as_str() {
+            "PG_ADVISORY_LOCK" | "PG_ADVISORY_LOCK_SHARED" | "PG_TRY_ADVISORY_LOCK" | "PG_TRY_ADVISORY_LOCK_SHARED"
+            | "SETSEED" => true,
+            // `set_config(name, value, true)` ends with the transaction; anything else may not.
+            "SET_CONFIG" => !last_argument(&statement[at + 1..]).is_some_and(|token| token.is("TRUE")),
+            _ => false,
+        }
+    })
+}
+
+/// The token before the parenthesis that closes the first one.
+fn last_argument(tokens: &[Token]) -> Option<&Token> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Mark('(') => depth += 1,
+            Token::Mark(')') if depth <= 1 => return at.checked_sub(1).map(|before| &tokens[before]),
+            Token::Mark(')') => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The statements of `sql` as tokens, empty ones left out.
+fn statements(sql: &str, syntax: Syntax) -> Vec<Vec<Token>> {
+    let mut done = Vec::new();
+    let mut current: Vec<Token> = Vec::new();
+    let mut body = Body::None;
+    let scanner = Scanner { rest: sql, syntax };
+    for token in scanner {
+        body = body.after(&current, &token, syntax);
+        if token == Token::Mark(';') && body == Body::None {
+            done.push(std::mem::take(&mut current));
+        } else {
+            current.push(token);
+        }
+    }
+    done.push(current);
+    done.retain(|statement| !statement.is_empty());
+    done
+}
+
+/// Whether the scan is inside the body of a routine or trigger, whose statements are not ours:
+/// `BEGIN ATOMIC … END` of PostgreSQL, `CREATE TRIGGER … BEGIN … END` of SQLite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    None,
+    /// Inside, with so many CASE open.
+    Open(usize),
+}
+
+impl Body {
+    fn after(self, before: &[Token], token: &Token, syntax: Syntax) -> Self {
+        match self {
+            Self::None if opens_body(before, token, syntax) => Self::Open(0),
+            Self::Open(cases) if token.is("CASE") => Self::Open(cases + 1),
+            Self::Open(0) if token.is("END") => Self::None,
+            Self::Open(cases) if token.is("END") => Self::Open(cases - 1),
+            body => body,
+        }
+    }
+}
+
+fn opens_body(before: &[Token], token: &Token, syntax: Syntax) -> bool {
+    before.first().is_some_and(|first| first.is("CREATE"))
+        && match syntax {
+            Syntax::Postgres => token.is("ATOMIC") && before.last().is_some_and(|last| last.is("BEGIN")),
+            Syntax::Sqlite => token.is("BEGIN") && before.iter().take(4).any(|word| word.is("TRIGGER")),
+        }
+}
+
+/// Cuts SQL into tokens.
+struct Scanner<'a> {
+    rest: &'a str,
+    syntax: Syntax,
+}
+
+impl Iterator for Scanner<'_> {
+    type Item = Token;
+
+    fn next(&mut self) -> Option<Token> {
+        self.skip_blank();
+        let first = self.rest.chars().next()?;
+        let escapes = self.syntax == Syntax::Postgres && is_escape_string(self.rest);
+        let token = match (first, self.syntax) {
+            _ if escapes => self.quoted(2, '\'', true),
+            ('\'', _) => self.quoted(1, '\'', false),
+            ('"', _) => self.quoted(1, '"', false),
+            ('`', Syntax::Sqlite) => self.quoted(1, '`', false),
+            ('[', Syntax::Sqlite) => self.until("]", 1),
+            ('$', Syntax::Postgres) => match dollar_tag(self.rest) {
+                Some(tag) => self.until(&tag, tag.len()),
+                None => self.mark(first),
+            },
+            _ if first.is_alphabetic() || first == '_' => self.word(),
+            _ => self.mark(first),
+        };
+        Some(token)
+    }
+}
+
+impl Scanner<'_> {
+    fn mark(&mut self, first: char) -> Token {
+        self.rest = &self.rest[first.len_utf8()..];
+        Token::Mark(first)
+    }
+
+    fn word(&mut self) -> Token {
+        let end = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Token::Word(word.to_ascii_uppercase())
+    }
+
+    /// A literal that opens with `skip` bytes and ends at `quote`; doubled, the quote is part of it.
+    fn quoted(&mut self, skip: usize, quote: char, escapes: bool) -> Token {
+        let mut chars = self.rest[skip..].char_indices().peekable();
+        let mut end = self.rest.len();
+        while let Some((at, c)) = chars.next() {
+            if escapes && c == '\\' {
+                chars.next();
+            } else if c == quote {
+                if chars.peek().is_some_and(|(_, next)| *next == quote) {
+                    chars.next();
+                } else {
+                    end = skip + at + quote.len_utf8();
+                    break;
+                }
+            }
+        }
+        self.rest = &self.rest[end..];
+        Token::Quoted
+    }
+
+    /// A literal that opens with `skip` bytes and ends behind `end`.
+    fn until(&mut self, end: &str, skip: usize) -> Token {
+        let stop = self.rest[skip..].find(end).map_or(self.rest.len(), |at| skip + at + end.len());
+        self.rest = &self.rest[stop..];
+        Token::Quoted
+    }
+
+    fn skip_blank(&mut self) {
+        loop {
+            // SQLite takes a byte order mark for blank.
+            let trimmed = self.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+            self.rest = if trimmed.starts_with("--") {
+                trimmed.find(['\n', '\r']).map_or("", |end| &trimmed[end..])
+            } else if trimmed.starts_with("/*") {
+                after_comment(trimmed, self.syntax == Syntax::Postgres)
+            } else {
+                trimmed
+            };
+            if self.rest.len() == trimmed.len() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_escape_string(sql: &str) -> bool {
+    matches!(sql.as_bytes(), [b'e' | b'E', b'\'', ..])
+}
+
+/// `$tag$` at the start, if it is one and not a parameter.
+fn dollar_tag(sql: &str) -> Option<String> {
+    let end = sql[1..].find('$')? + 1;
+    let tag = &sql[1..end];
+    let legal = !tag.starts_with(|c: char| c.is_ascii_digit()) && tag.chars().all(|c| c.is_alphanumeric() || c == '_');
+    legal.then(|| sql[..=end].to_owned())
+}
+
+/// What follows the comment at the start.
+fn after_comment(sql: &str, nests: bool) -> &str {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    let bytes = sql.as_bytes();
+    while at + 1 < bytes.len() {
+        match &bytes[at..at + 2] {
+            b"/*" if depth == 0 || nests => (depth, at) = (depth + 1, at + 2),
+            b"*/" => {
+                (depth, at) = (depth - 1, at + 2);
+                if depth == 0 {
+                    return &sql[at..];
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Syntax::{Postgres, Sqlite};
+    use super::*;
+
+    fn refused(sql: &str) -> bool {
+        let verdicts = [Postgres, Sqlite].map(|syntax| matches!(inspect(sql, syntax), Verdict::Refused(_)));
+        assert_eq!(verdicts[0], verdicts[1], "both syntaxes agree on {sql}");
+        verdicts[0]
+    }
+
+    #[test]
+    fn statements_that_end_or_begin_a_transaction_are_refused() {
+        for sql in [
+            "BEGIN",
+            "begin;",
+            "  Commit",
+            "COMMIT AND CHAIN",
+            "COMMIT PREPARED 'x'",
+            "END",
+            "abort",
+            "ROLLBACK",
+            "rollback work",
+            "ROLLBACK TRANSACTION",
+            "ROLLBACK PREPARED 'x'",
+            "ROLLBACK AND NO CHAIN",
+            "START TRANSACTION READ ONLY",
+            "PREPARE TRANSACTION 'x'",
+            "BEGIN IMMEDIATE",
+            "; ;COMMIT",
+            "SELECT 1; COMMIT",
+            "ROLLBACK; BEGIN",
+            "/* hi */ COMMIT",
+            "-- hi\nCOMMIT",
+            "-- hi\rCOMMIT",
+            "SELECT ';' ; COMMIT",
+            "SELECT 'a''b'; COMMIT",
+            "SELECT \"a;b\"; COMMIT",
+            "SELECT '--'; COMMIT --",
+            "\u{feff}COMMIT",
+            "SELECT CASE WHEN true THEN 1 END; END",
+        ] {
+            assert!(refused(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_it_is_not() {
+        for sql in [
+            "",
+            ";",
+            "--COMMIT",
+            "/* COMMIT */",
+            "SAVEPOINT a",
+            "RELEASE SAVEPOINT a",
+            "ROLLBACK TO a",
+            "ROLLBACK TO SAVEPOINT a",
+            "ROLLBACK WORK TO SAVEPOINT a",
+            "ROLLBACK TRANSACTION TO SAVEPOINT a",
+            "SELECT 'x; COMMIT'",
+            "SELECT \"x; COMMIT\"",
+            "INSERT INTO t (\"end\") VALUES ('COMMIT')",
+            "SELECT CASE WHEN a THEN 1 END FROM t",
+            "SELECT 1 AS commit",
+            "COMMITTED",
+            "UPDATE t SET a = 'it''s; ROLLBACK'",
+            "SELECT 1 -- ; COMMIT",
+            "SELECT 1 /* ; COMMIT */",
+            "SELECT 'open; COMMIT",
+            "/* open; COMMIT",
+        ] {
+            assert!(!refused(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn each_database_has_quotes_of_its_own() {
+        let is_refused = |sql, syntax| matches!(inspect(sql, syntax), Verdict::Refused(_));
+        for sql in [
+            r"SELECT E'\'; COMMIT'",
+            r"SELECT e'a\\\'; COMMIT'",
+            "SELECT $$; COMMIT; $$",
+            "SELECT $a$; COMMIT; $$ $b$ ; COMMIT $a$",
+            "/* /* */ ; COMMIT */",
+            "SELECT $1; SELECT '$' ",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; END",
+        ] {
+            assert!(!is_refused(sql, Postgres), "{sql}");
+        }
+        for sql in [
+            r"SELECT '\'; COMMIT",
+            "SELECT $1; COMMIT; SELECT $1",
+            "SELECT $a$x$a$; COMMIT",
+            "SELECT a$b$; COMMIT; SELECT a$b$",
+            "/* /* */ */ COMMIT",
+            "SELECT a[1]; COMMIT; SELECT a[1]",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; COMMIT",
+            "SELECT datE'x'; COMMIT",
+        ] {
+            assert!(is_refused(sql, Postgres), "{sql}");
+        }
+        for sql in [
+            "SELECT [; COMMIT]",
+            "SELECT `; COMMIT`",
+            "CREATE TRIGGER a AFTER INSERT ON b BEGIN UPDATE c SET d = CASE e WHEN 1 THEN 2 END; DELETE FROM f; END",
+        ] {
+            assert!(!is_refused(sql, Sqlite), "{sql}");
+        }
+        for sql in [
+            "/* /* */ COMMIT",
+            r"SELECT 'a\'; COMMIT",
+            "CREATE TRIGGER a AFTER INSERT ON b BEGIN DELETE FROM c; END; COMMIT",
+            "CREATE TABLE a (b); COMMIT",
+        ] {
+            assert!(is_refused(sql, Sqlite), "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_that_outlive_their_transaction_taint_the_session() {
+        for sql in [
+            "SET search_path TO x",
+            "set session statement_timeout = 1",
+            "SET ROLE x",
+            "RESET ALL",
+            "DISCARD ALL",
+            "LISTEN a",
+            "LOAD 'x'",
+            "PREPARE a AS SELECT 1",
+            "DEALLOCATE ALL",
+            "CREATE TEMP TABLE a (b int)",
+            "CREATE LOCAL TEMPORARY TABLE a (b int)",
+            "CREATE OR REPLACE TEMP VIEW a AS SELECT 1",
+            "SELECT 1 INTO TEMP a",
+            "SELECT set_config('a.b', $1, false)",
+            "SELECT pg_catalog.set_config('a.b', lower('x'), $1)",
+            "SELECT pg_advisory_lock(1)",
+            "SELECT 1; SELECT pg_try_advisory_lock(1, 2)",
+            "DECLARE a CURSOR WITH HOLD FOR SELECT 1",
+            "DO $$ BEGIN PERFORM 1; END $$",
+        ] {
+            assert_eq!(inspect(sql, Postgres), Verdict::Taints, "{sql}");
+        }
+        for sql in ["PRAGMA foreign_keys = off", "ATTACH 'a' AS b", "DETACH b", "CREATE TEMP TABLE a (b)"] {
+            assert_eq!(inspect(sql, Sqlite), Verdict::Taints, "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_that_end_with_their_transaction_do_not() {
+        for sql in [
+            "SET LOCAL search_path TO x",
+            "SET TRANSACTION READ ONLY",
+            "SET CONSTRAINTS ALL IMMEDIATE",
+            "SELECT set_config('a.b', lower(coalesce($1, 'x')), true)",
+            "SELECT pg_advisory_xact_lock(1)",
+            "UPDATE a SET b = 1",
+            "CREATE TABLE a (temperature int)",
+            "WITH a AS (SELECT 1) SELECT * FROM a",
+            "INSERT INTO temperatures VALUES (1)",
+            "SELECT 'SET ROLE x'",
+        ] {
+            assert_eq!(inspect(sql, Postgres), Verdict::Clean, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_weighs_more_than_a_taint_and_names_the_words() {
+        assert_eq!(inspect("SET ROLE x; commit", Postgres), Verdict::Refused("COMMIT".into()));
+        assert!(refusal("COMMIT").contains("tx.begin()"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_scanned_to_its_end(sql in ".{0,200}") {
+            inspect(&sql, Postgres);
+            inspect(&sql, Sqlite);
+        }
+
+        #[test]
+        fn a_commit_is_seen_behind_any_whole_literal_and_never_inside_one(text in "[^'\\\\]{0,40}") {
+            let behind = format!("SELECT '{text}'; COMMIT");
+            let inside = format!("SELECT '{text}; COMMIT'");
+            for syntax in [Postgres, Sqlite] {
+                proptest::prop_assert_eq!(inspect(&behind, syntax), Verdict::Refused("COMMIT".into()));
+                proptest::prop_assert_eq!(inspect(&inside, syntax), Verdict::Clean);
+            }
+        }
+
+        #[test]
+        fn quoting_soup_never_panics(parts in proptest::collection::vec("[eE]?['\"`]|\\$[a-z]?\\$?|--|/\\*|\\*/|\\[|\\]|;|\\\\|é|COMMIT|\n| ", 0..40)) {
+            let sql = parts.concat();
+            inspect(&sql, Postgres);
+            inspect(&sql, Sqlite);
+        }
+    }
+}

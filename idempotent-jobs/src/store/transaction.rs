@@ -1,0 +1,182 @@
+//! The life of a job's transaction, the same for every database.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use sqlx::Error;
+use sqlx_core::transaction::TransactionManager;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::dialect::{Broken, Dialect};
+use super::handle::{Tx, depth};
+use super::outcome::judge;
+use super::slots::{Lease, Slots};
+use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault};
+
+/// How long a rollback may take before the connection is closed instead.
+const ROLLBACK: Duration = Duration::from_secs(2);
+
+/// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
+pub struct SqlStore<DB: Dialect> {
+    slots: Slots<DB>,
+}
+
+impl<DB: Dialect> Store for SqlStore<DB> {
+    type Tx = Tx<DB>;
+
+    async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
+        let options = DB::open(url).await?;
+        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))) })
+    }
+
+    fn connections(&self) -> usize {
+        self.slots.size()
+    }
+
+    async fn register(&self, jobs: &[JobRow<'_>], committed: Committed<'_>) -> Result<Vec<String>, StoreError> {
+        DB::register(&self.slots.options, jobs, committed).await
+    }
+
+    async fn begin(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let opened = open(&mut lease, &terms).await;
+        match opened {
+            Ok(()) => Ok(Tx::new(lease)),
+            // A kept connection may have died while it was idle; nothing was begun on it.
+            Err(error) if lease.kept && error.fault == Fault::Transient => {
+                lease = self.slots.renew(lease).await?;
+                open(&mut lease, &terms).await?;
+                Ok(Tx::new(lease))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn claim(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        const DOING: &str = "claiming the key";
+        let (conn, _) = tx.parts();
+        let failed = |error| StoreError::driver::<DB>(DOING, error);
+        // Whether a row was written is the only signal. It also waits for whoever holds the key.
+        if DB::insert(conn, &claim).await.map_err(failed)? {
+            return Ok(Claimed::Fresh);
+        }
+        match DB::look(conn, &claim).await.map_err(failed)? {
+            Some(stored) => Ok(judge(stored, &claim)),
+            None => Err(StoreError::transient(DOING, "the row that held the key is gone: it was purged meanwhile")),
+        }
+    }
+
+    async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
+        // Every early return drops the transaction, which closes its connection.
+        let deadline = Instant::now() + budget;
+        let Tx { mut lease, notes } = tx;
+        let session = &mut lease.session;
+        match depth::<DB>(&session.conn) {
+            _ if notes.refused => return Err(CommitError::EndedByHandler),
+            1 => {}
+            0 if notes.ended_by_handler() => return Err(CommitError::EndedByHandler),
+            0 => return Err(CommitError::Swallowed { first: notes.first_error }),
+            _ => return Err(CommitError::SavepointLeft),
+        }
+        let closing = DB::closing(&session.guard, &session.mark, notes.lent);
+        match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(diagnose(Tx { lease, notes }, error).await),
+            Err(_) => {
+                let late = format!("the guard had no answer within {budget:?}; COMMIT was not sent");
+                return Err(CommitError::Refused(StoreError::transient("closing the transaction", late)));
+            }
+        }
+        DB::permit(&session.guard, true);
+        let answer = timeout_at(deadline, DB::TransactionManager::commit(&mut session.conn)).await;
+        DB::permit(&session.guard, false);
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(Error::Database(error))) if DB::proves_rollback(&*error) => {
+                return Err(CommitError::Refused(StoreError::driver::<DB>("committing", Error::Database(error))));
+            }
+            Ok(Err(error)) => return Err(CommitError::Unknown(Box::new(error))),
+            Err(_) => return Err(CommitError::Unknown(format!("nothing within {budget:?}").into())),
+        }
+        if !notes.tainted {
+            self.slots.give_back(lease);
+        }
+        Ok(())
+    }
+
+    async fn rollback(&self, tx: Tx<DB>) -> Rolled {
+        let Tx { mut lease, notes } = tx;
+        match timeout(ROLLBACK, undo::<DB>(&mut lease)).await {
+            Ok(Ok(clean)) => {
+                if clean && !notes.tainted {
+                    self.slots.give_back(lease);
+                }
+                Rolled::Back
+            }
+            Ok(Err(Error::Database(error))) if DB::broken(&*error) == Broken::Gone && notes.ended_by_handler() => {
+                Rolled::EndedByHandler
+            }
+            _ => Rolled::Back,
+        }
+    }
+
+    fn fault(error: &(dyn StdError + 'static)) -> Fault {
+        fault::of_chain::<DB>(error)
+    }
+}
+
+/// BEGIN, its settings and the guard's savepoint, in one trip and through sqlx's own begin, so
+/// that its count of transactions stays true.
+async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
+    const DOING: &str = "beginning a transaction";
+    let session = &mut lease.session;
+    let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark));
+    let begun = DB::TransactionManager::begin(&mut session.conn, Some(sqlx::SqlSafeStr::into_sql_str(opening)));
+    match timeout(terms.timeout, begun).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
+        Err(_) => Err(StoreError::transient(DOING, format!("no answer within {:?}", terms.timeout))),
+    }
+}
+
+/// Back to the guard's savepoint, which proves that it is still the transaction that was
+/// opened, and then back altogether. Says whether the connection is surely clean.
+async fn undo<DB: Dialect>(lease: &mut Lease<DB>) -> Result<bool, Error> {
+    let session = &mut lease.session;
+    DB::run(&mut session.conn, format!("ROLLBACK TO SAVEPOINT {}", session.mark)).await?;
+    if depth::<DB>(&session.conn) != 1 {
+        return Ok(false);
+    }
+    DB::TransactionManager::rollback(&mut session.conn).await?;
+    Ok(depth::<DB>(&session.conn) == 0)
+}
+
+/// Why the guard's savepoint could not be released. Nothing was committed, whatever it is.
+async fn diagnose<DB: Dialect>(tx: Tx<DB>, error: Error) -> CommitError {
+    let Tx { mut lease, mut notes } = tx;
+    notes.see(&error);
+    let broken = match &error {
+        Error::Database(error) => DB::broken(&**error),
+        _ => Broken::Lost,
+    };
+    let gone = match broken {
+        Broken::Lost => {
+            return CommitError::Refused(StoreError {
+                doing: "closing the transaction",
+                fault: fault::of::<DB>(&error),
+                source: Box::new(error),
+            });
+        }
+        Broken::Gone => true,
+        // Aborted, but is it ours? A handler may have ended ours and failed in one of its own.
+        Broken::Aborted | Broken::Earlier => matches!(
+            timeout(ROLLBACK, undo::<DB>(&mut lease)).await,
+            Ok(Err(Error::Database(error))) if DB::broken(&*error) == Broken::Gone
+        ),
+    };
+    if gone && notes.ended_by_handler() {
+        CommitError::EndedByHandler
+    } else {
+        CommitError::Swallowed { first: notes.first_error }
+    }
+}

@@ -1,0 +1,24 @@
+//! Names of spans, fields and metrics. One word a thing, the same in code, SQL and docs.
+//!
+//! | metric | kind | labels | meaning |
+//! |---|---|---|---|
+//! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `retry`, `transient`, `dead` |
+//! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit |
+//! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
+//! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
+//! //!
+//! | span | fields |
+//! |---|---|
+//! | `job` | `job`, `topic`, `partition`, `offset`, `attempt`, `key_hash`, `outcome` |
+//!
+//! Keys appear as `key_hash`, the first 8 bytes of their SHA-256 in hex; payloads and header
+//! values never appear.
+
+/// Settled and failed attempts, by `job`, `topic` and `outcome`.
+pub const OUTCOMES: &str = "idempotent_jobs_outcomes_total";
+/// Seconds of an attempt, by `job`, `topic` and `outcome`.
+pub const ATTEMPT_SECONDS: &str = "idempotent_jobs_attempt_seconds";
+/// Offset commits, by `outcome`.
+pub const OFFSET_COMMITS: &str = "idempotent_jobs_offset_commits_total";
+/// Partitions this process owns.
+pub const ASSIGNED: &str = "idempotent_jobs_assigned_partitions";

@@ -1,0 +1,173 @@
+//! The worker: everything a program needs to run its jobs.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::context::States;
+use crate::engine::probe::{Probe, Unwatched};
+use crate::error::Error;
+use crate::serve;
+
+/// Runs every job linked into this program until SIGTERM or Ctrl-C, configured by the environment.
+///
+/// | variable | meaning |
+/// |---|---|
+/// | `DATABASE_URL` | `postgres://…` or `sqlite://…` |
+/// | `KAFKA_BROKERS` | `host:port,host:port` |
+/// | `KAFKA_GROUP_ID` | the consumer group |
+/// | `KAFKA_X_Y` | the librdkafka property `x.y` |
+///
+/// # Errors
+/// [`Error::Start`] lists every problem found before the first message was read;
+/// [`Error::Stopped`] names the message that cannot be processed.
+pub async fn run() -> Result<(), Error> {
+    Worker::from_env().run().await
+}
+
+/// See [`Worker::builder`].
+pub struct Worker;
+
+impl Worker {
+    /// A worker configured by code; nothing is read from the environment.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A worker configured by the environment, as [`run`] does it; later calls override.
+    pub fn from_env() -> Builder {
+        Builder { env: true, ..Builder::default() }
+    }
+}
+
+/// What a worker is made of. Problems are reported together by [`run`](Self::run).
+#[must_use = "a worker does nothing until `run`"]
+pub struct Builder {
+    pub(crate) env: bool,
+    pub(crate) database_url: Option<String>,
+    pub(crate) brokers: Option<String>,
+    pub(crate) group_id: Option<String>,
+    pub(crate) properties: Vec<(String, String)>,
+    pub(crate) states: States,
+    pub(crate) concurrency: usize,
+    pub(crate) shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) only: Vec<String>,
+    pub(crate) expected: Vec<String>,
+    pub(crate) shared: Vec<String>,
+    pub(crate) probe: Arc<dyn Probe>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            env: false,
+            database_url: None,
+            brokers: None,
+            group_id: None,
+            properties: Vec::new(),
+            states: States::default(),
+            concurrency: 10,
+            shutdown: None,
+            shutdown_timeout: Duration::from_secs(25),
+            only: Vec::new(),
+            expected: Vec::new(),
+            shared: Vec::new(),
+            probe: Arc::new(Unwatched),
+        }
+    }
+}
+
+impl Builder {
+    /// The database: `postgres://…` or `sqlite://…`. Its scheme names the handle jobs take.
+    pub fn database_url(mut self, url: impl Into<String>) -> Self {
+        self.database_url = Some(url.into());
+        self
+    }
+
+    /// The Kafka brokers to begin with: `host:port,host:port`.
+    pub fn brokers(mut self, brokers: impl Into<String>) -> Self {
+        self.brokers = Some(brokers.into());
+        self
+    }
+
+    /// The consumer group: processes of one group share the partitions.
+    pub fn group_id(mut self, group: impl Into<String>) -> Self {
+        self.group_id = Some(group.into());
+        self
+    }
+
+    /// Any librdkafka property (`security.protocol`, `sasl.username`, `group.protocol`, …). Those
+    /// that the promise rests on are refused when the worker starts.
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.push((name.into(), value.into()));
+        self
+    }
+
+    /// A value that jobs take as [`State<T>`](crate::State), one for each type.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// How many jobs run side by side, each on a database connection of its own; 10 by default.
+    /// SQLite has one writer and runs one.
+    pub fn concurrency(mut self, jobs: usize) -> Self {
+        self.concurrency = jobs;
+        self
+    }
+
+    /// Stops when this future resolves, instead of on SIGTERM and Ctrl-C.
+    pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = Some(Box::pin(signal));
+        self
+    }
+
+    /// How long running jobs may take to finish after the signal; 25 s by default, below the
+    /// 30 s that Kubernetes waits before it kills.
+    pub fn shutdown_timeout(mut self, budget: Duration) -> Self {
+        self.shutdown_timeout = budget;
+        self
+    }
+
+    /// Runs only these of the linked jobs; by default all are run.
+    pub fn jobs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Jobs that must be linked into this program: a linker drops the jobs of a crate that
+    /// nothing refers to, and a job that is not there reads nothing.
+    pub fn expect_jobs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.expected.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets other groups or topics use this job's name in the same database. Keys are then
+    /// shared: what one of them did is a duplicate for the others.
+    pub fn share_job(mut self, name: impl Into<String>) -> Self {
+        self.shared.push(name.into());
+        self
+    }
+
+    /// For tests that stop or kill a process at a named point.
+    #[doc(hidden)]
+    pub fn probe(mut self, probe: impl Probe) -> Self {
+        self.probe = Arc::new(probe);
+        self
+    }
+
+    /// Checks everything, then consumes until the shutdown signal.
+    ///
+    /// After the signal nothing new is started; running jobs finish within the shutdown
+    /// timeout, their offsets are committed, the group is left.
+    ///
+    /// # Errors
+    /// [`Error::Start`] with every problem found; [`Error::Stopped`] for a message that cannot
+    /// be processed; [`Error::ShutdownTimeout`] when running jobs had to be rolled back;
+    /// [`Error::Kafka`] when the client cannot go on.
+    pub async fn run(self) -> Result<(), Error> {
+        serve::serve(self).await
+    }
+}

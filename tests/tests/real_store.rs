@@ -1,0 +1,445 @@
+//! The store's contract on PostgreSQL, and what is PostgreSQL's own. `DATABASE_URL` names a
+//! server where databases and roles may be made; each test makes its own.
+
+mod store_contract;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use idempotent_jobs::__private::store::{
+    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, Store, Terms, Tx,
+};
+use idempotent_jobs::{PgTx, Savepoint};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Postgres, SqlSafeStr};
+use store_contract::proxy::{At, Proxy};
+use store_contract::{BUDGET, Bed, TERMS, assert_stored, effect, found, fresh, message};
+
+struct PgBed {
+    url: String,
+    name: String,
+}
+
+fn server() -> PgConnectOptions {
+    let url = std::env::var("DATABASE_URL")
+        .expect("DATABASE_URL has to name a PostgreSQL server for these tests: start one by tests/services/run");
+    url.parse().expect("DATABASE_URL is a URL of PostgreSQL")
+}
+
+async fn admin(sql: String) {
+    let mut conn = server().connect().await.expect("the server of DATABASE_URL answers");
+    conn.execute(AssertSqlSafe(sql)).await.unwrap();
+}
+
+/// The URL of a database on the server, or on a proxy before it, for a user.
+fn url(database: &str, user: Option<&str>, address: Option<SocketAddr>) -> String {
+    let mut url = server().database(database);
+    if let Some(user) = user {
+        url = url.username(user).password("secret-of-the-test");
+    }
+    if let Some(address) = address {
+        url = url.host("127.0.0.1").port(address.port());
+    }
+    url.to_url_lossy().to_string()
+}
+
+impl PgBed {
+    async fn connect(&self) -> PgConnection {
+        self.url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap()
+    }
+
+    async fn pid(tx: &mut PgTx) -> i32 {
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *tx).await.unwrap()
+    }
+}
+
+impl Bed for PgBed {
+    type Db = Postgres;
+    type Store = PostgresStore;
+    const ABORTS: bool = true;
+
+    async fn new() -> Self {
+        let name = format!("idempotent_jobs_test_{:016x}", rand::random::<u64>());
+        admin(format!("CREATE DATABASE {name}")).await;
+        let bed = Self { url: url(&name, None, None), name };
+        bed.outside(Self::EFFECTS.into()).await;
+        bed
+    }
+
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn clean(self) {
+        admin(format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
+    }
+
+    async fn outside(&self, sql: String) {
+        self.connect().await.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+
+    async fn count(&self, sql: String) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connect().await).await.unwrap()
+    }
+
+    async fn run(tx: &mut Tx<Postgres>, sql: String) -> Result<u64, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(|done| done.rows_affected())
+    }
+
+    async fn run_round(tx: &mut Tx<Postgres>, sql: String) -> Result<u64, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(tx.connection().await?).await.map(|done| done.rows_affected())
+    }
+
+    async fn run_part(part: &mut Savepoint<'_, Postgres>, sql: String) -> Result<u64, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *part).await.map(|done| done.rows_affected())
+    }
+
+    fn processed() -> &'static str {
+        "idempotent_jobs.processed"
+    }
+}
+
+contract!(PgBed);
+
+/// Declares a test with a database of its own.
+macro_rules! on_postgres {
+    ($(async fn $case:ident($bed:ident) $body:block)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let bed = PgBed::new().await;
+            {
+                let $bed = &bed;
+                $body
+            }
+            bed.clean().await;
+        }
+    )+};
+}
+
+on_postgres! {
+    async fn every_kind_of_query_takes_the_handle(bed) {
+        let store = bed.open(1).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        every_kind_of_query(&mut tx).await.unwrap();
+        store.commit(tx, BUDGET).await.unwrap();
+        assert_eq!(bed.effects().await, 1);
+        let mut tx = store.begin(TERMS).await.unwrap();
+        tx.prepare("COMMIT".into_sql_str()).await.map(drop).unwrap_err();
+        tx.describe("COMMIT".into_sql_str()).await.map(drop).unwrap_err();
+        sqlx::query("COMMIT").fetch_optional(&mut tx).await.map(drop).unwrap_err();
+        store.rollback(tx).await;
+    }
+
+    async fn a_clean_connection_is_kept_and_a_tainted_one_is_not(bed) {
+        let store = bed.open(1).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        let mut last = PgBed::pid(&mut tx).await;
+        store.commit(tx, BUDGET).await.unwrap();
+        for (sql, kept) in [
+            ("SELECT 1", true),
+            ("SET LOCAL work_mem = '1MB'", true),
+            ("SET work_mem = '1MB'", false),
+            ("CREATE TEMP TABLE t (a int)", false),
+            ("SELECT set_config('a.b', '1', true)", true),
+            ("SELECT pg_advisory_lock(1)", false),
+        ] {
+            for commits in [true, false] {
+                let mut tx = store.begin(TERMS).await.unwrap();
+                assert_eq!(PgBed::pid(&mut tx).await, last);
+                PgBed::run(&mut tx, sql.into()).await.unwrap();
+                if commits {
+                    store.commit(tx, BUDGET).await.unwrap();
+                } else {
+                    store.rollback(tx).await;
+                }
+                let mut tx = store.begin(TERMS).await.unwrap();
+                let now = PgBed::pid(&mut tx).await;
+                assert_eq!(now == last, kept, "{sql}");
+                last = now;
+                store.rollback(tx).await;
+            }
+        }
+    }
+
+    async fn db_13_a_claim_that_waits_too_long_is_transient(bed) {
+        let store = bed.open(2).await;
+        let holder = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        let mut tx = store.begin(Terms { timeout: Duration::from_millis(400), ..TERMS }).await.unwrap();
+        let error = store.claim(&mut tx, message("[1]", 6).claim()).await.unwrap_err();
+        assert_eq!(error.fault, Fault::Transient, "{error}");
+        let code = error.source.downcast_ref::<sqlx::Error>().unwrap().as_database_error().unwrap().code().unwrap().into_owned();
+        assert_eq!(code, "55P03");
+        assert_eq!(store.rollback(tx).await, Rolled::Back);
+        store.commit(holder, BUDGET).await.unwrap();
+    }
+
+    async fn db_09_a_serialization_failure_is_transient_and_then_a_duplicate(bed) {
+        let store = bed.open(2).await;
+        let terms = Terms { isolation: Isolation::Serializable, ..TERMS };
+        let first = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        let mut second = store.begin(terms).await.unwrap();
+        PgBed::run(&mut second, "SELECT 1".into()).await.unwrap();
+        let message = message("[1]", 5);
+        let (claimed, committed) = tokio::join!(store.claim(&mut second, message.claim()), async {
+            tokio::task::yield_now().await;
+            store.commit(first, BUDGET).await
+        });
+        committed.unwrap();
+        assert_eq!(claimed.unwrap_err().fault, Fault::Transient);
+        store.rollback(second).await;
+        let mut again = store.begin(terms).await.unwrap();
+        assert_eq!(store.claim(&mut again, message.claim()).await.unwrap(), Claimed::Duplicate);
+        store.rollback(again).await;
+    }
+
+    async fn db_09_the_level_is_the_jobs_whatever_the_database_says(bed) {
+        bed.outside(format!("ALTER DATABASE {} SET default_transaction_isolation = 'repeatable read'", bed.name)).await;
+        let store = bed.open(1).await;
+        for (isolation, expected) in [
+            (Isolation::ReadCommitted, "read committed"),
+            (Isolation::RepeatableRead, "repeatable read"),
+            (Isolation::Serializable, "serializable"),
+        ] {
+            let mut tx = store.begin(Terms { isolation, ..TERMS }).await.unwrap();
+            let found: String = sqlx::query_scalar("SELECT current_setting('transaction_isolation')").fetch_one(&mut tx).await.unwrap();
+            assert_eq!(found, expected);
+            store.rollback(tx).await;
+        }
+        // Two deliveries of one key, the second waiting for the first: no 40001.
+        store_contract::db_13_a_claim_waits_for_another_of_the_same_key(bed).await;
+    }
+
+    async fn a_commit_is_synchronous_whatever_the_database_or_a_handler_says(bed) {
+        bed.outside(format!("ALTER DATABASE {} SET synchronous_commit = off", bed.name)).await;
+        bed.outside(
+            "CREATE TABLE seen (setting text); \
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN INSERT INTO seen VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END'; \
+             CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION see()".into(),
+        ).await;
+        let store = bed.open(1).await;
+        for (id, sql) in [(1, "SELECT 1"), (2, "SET LOCAL synchronous_commit = off"), (3, "SET synchronous_commit = off")] {
+            let mut tx = store.begin(TERMS).await.unwrap();
+            PgBed::run(&mut tx, sql.into()).await.unwrap();
+            effect::<PgBed>(&mut tx, id).await;
+            store.commit(tx, BUDGET).await.unwrap();
+        }
+        assert_eq!(bed.count("SELECT count(*) FROM seen WHERE setting = 'on'".into()).await, 3);
+    }
+
+    async fn a_server_process_that_dies_is_transient_and_stores_nothing(bed) {
+        let store = bed.open(1).await;
+        let message = message("[1]", 5);
+        // In the middle of the handler.
+        let mut tx = fresh::<PgBed>(&store, &message).await;
+        let pid = PgBed::pid(&mut tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid})")).await;
+        let error = PgBed::run(&mut tx, "INSERT INTO effects (id) VALUES (1)".into()).await.unwrap_err();
+        assert_eq!(PostgresStore::fault(&error), Fault::Transient, "{error}");
+        assert_eq!(store.rollback(tx).await, Rolled::Back);
+        // Between the handler and the guard.
+        let mut tx = fresh::<PgBed>(&store, &message).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        let pid = PgBed::pid(&mut tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        match store.commit(tx, BUDGET).await {
+            Err(CommitError::Refused(error)) => assert_eq!(error.fault, Fault::Transient, "{error}"),
+            other => panic!("{other:?}"),
+        }
+        // While it was idle: the next transaction does not notice.
+        let mut tx = fresh::<PgBed>(&store, &message).await;
+        let pid = PgBed::pid(&mut tx).await;
+        store.rollback(tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        assert_eq!(found::<PgBed>(&store, &message).await, Claimed::Fresh);
+        assert_stored(bed, 0, 0).await;
+    }
+
+    async fn db_04_a_commit_without_an_answer_is_decided_by_the_claim(bed) {
+        let options = server();
+        let address = format!("{}:{}", options.get_host(), options.get_port());
+        let address = tokio::net::lookup_host(address).await.unwrap().next().unwrap();
+        let proxy = Proxy::before(address).await;
+        let store = PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 1).await.unwrap();
+        let mut stored = 0;
+        for (offset, at, commits) in [(1, At::Pass, true), (2, At::CutBefore, false), (3, At::CutAfter, true), (4, At::Silent, true)] {
+            let message = message(&format!("[{offset}]"), offset);
+            let mut tx = fresh::<PgBed>(&store, &message).await;
+            effect::<PgBed>(&mut tx, offset).await;
+            proxy.at_commit(at);
+            let committed = store.commit(tx, Duration::from_millis(700)).await;
+            proxy.at_commit(At::Pass);
+            match at {
+                At::Pass => committed.unwrap(),
+                _ => assert!(matches!(committed, Err(CommitError::Unknown(_))), "{at:?}: {committed:?}"),
+            }
+            let expected = if commits { Claimed::Duplicate } else { Claimed::Fresh };
+            assert_eq!(found::<PgBed>(&store, &message).await, expected, "{at:?}");
+            stored += i64::from(commits);
+            assert_stored(bed, stored, stored).await;
+        }
+    }
+
+    async fn a_statement_the_handler_did_not_wait_for_is_not_lost_sight_of(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        let late = PgBed::run(&mut tx, "SELECT pg_sleep(0.3); INSERT INTO effects (id) VALUES (1)".into());
+        tokio::time::timeout(Duration::from_millis(50), late).await.unwrap_err();
+        match store.commit(tx, BUDGET).await {
+            Err(CommitError::Swallowed { first: Some(first) }) => assert!(first.starts_with("23505"), "{first}"),
+            other => panic!("{other:?}"),
+        }
+        assert_stored(bed, 0, 0).await;
+    }
+
+    async fn a_savepoint_that_could_not_open_is_a_swallowed_error(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        PgBed::run(&mut tx, "SELECT 1 / 0".into()).await.unwrap_err();
+        assert!(tx.begin().await.is_err());
+        let _ = PgBed::run(&mut tx, "INSERT INTO effects (id) VALUES (1)".into()).await;
+        match store.commit(tx, BUDGET).await {
+            Err(CommitError::Swallowed { first: Some(first) }) => assert!(first.starts_with("22012"), "{first}"),
+            other => panic!("{other:?}"),
+        }
+        assert_stored(bed, 0, 0).await;
+    }
+
+    async fn a_swallowed_error_is_reported_without_values(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        PgBed::run(&mut tx, "SELECT 'a secret'::int".into()).await.unwrap_err();
+        let committed = store.commit(tx, BUDGET).await.unwrap_err();
+        assert!(committed.to_string().contains("22P02"), "{committed}");
+        assert!(!format!("{committed} {committed:?}").contains("a secret"), "{committed:?}");
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        let nul = sqlx::query("SELECT $1::text").bind("a\0b").execute(&mut tx).await.unwrap_err();
+        assert_eq!(PostgresStore::fault(&nul), Fault::Lasting);
+        store.rollback(tx).await;
+    }
+
+    async fn tables_that_change_under_a_kept_connection_cost_one_attempt_of_it(bed) {
+        let store = bed.open(1).await;
+        let select = "SELECT * FROM effects";
+        let mut tx = store.begin(TERMS).await.unwrap();
+        sqlx::query(select).fetch_all(&mut tx).await.unwrap();
+        store.commit(tx, BUDGET).await.unwrap();
+        bed.outside("ALTER TABLE effects ADD note text".into()).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        let error = sqlx::query(select).fetch_all(&mut tx).await.unwrap_err();
+        assert_eq!(PostgresStore::fault(&error), Fault::Transient, "{error}");
+        store.rollback(tx).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        sqlx::query(select).fetch_all(&mut tx).await.unwrap();
+        store.commit(tx, BUDGET).await.unwrap();
+    }
+
+    async fn a_read_only_database_is_transient(bed) {
+        let store = bed.open(1).await;
+        bed.outside(format!("ALTER DATABASE {} SET default_transaction_read_only = on", bed.name)).await;
+        let error = store.begin(TERMS).await.map(drop).unwrap_err();
+        assert_eq!(error.fault, Fault::Transient, "{error}");
+    }
+
+    async fn a_role_without_create_works_when_the_tables_are_there(bed) {
+        let role = format!("role_{}", bed.name);
+        admin(format!("CREATE ROLE {role} LOGIN PASSWORD 'secret-of-the-test'")).await;
+        let url = url(&bed.name, Some(&role), None);
+        let error = PostgresStore::open(&url, 1).await.map(drop).unwrap_err().to_string();
+        for part in ["postgres_migrations_sql", "GRANT USAGE ON SCHEMA idempotent_jobs"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(!error.contains("secret-of-the-test"), "{error}");
+        bed.outside(idempotent_jobs::postgres_migrations_sql()).await;
+        let error = PostgresStore::open(&url, 1).await.map(drop).unwrap_err().to_string();
+        assert!(error.contains("GRANT USAGE"), "{error}");
+        bed.outside(format!("GRANT USAGE ON SCHEMA idempotent_jobs TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA idempotent_jobs TO {role}")).await;
+        let error = PostgresStore::open(&url, 1).await.map(drop).unwrap_err().to_string();
+        assert!(error.contains("processed: INSERT"), "{error}");
+        bed.outside(format!(
+            "GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idempotent_jobs TO {role}; GRANT ALL ON effects TO {role}"
+        )).await;
+        let store = PostgresStore::open(&url, 1).await.unwrap();
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        tx.connection().await.unwrap();
+        store.commit(tx, BUDGET).await.unwrap();
+        assert_stored(bed, 1, 1).await;
+        drop(store);
+        bed.outside(format!("DROP OWNED BY {role}")).await;
+        admin(format!("DROP ROLE {role}")).await;
+    }
+
+    async fn a_schema_made_by_an_administrator_is_filled(bed) {
+        bed.outside("CREATE SCHEMA idempotent_jobs; SET search_path TO nowhere".into()).await;
+        bed.outside(format!("ALTER DATABASE {} SET search_path = nowhere", bed.name)).await;
+        let store = bed.open(1).await;
+        assert_eq!(found::<PgBed>(&store, &message("[1]", 5)).await, Claimed::Fresh);
+    }
+
+    async fn tables_of_another_build_are_refused(bed) {
+        bed.open(1).await;
+        bed.outside("UPDATE idempotent_jobs.migrations SET checksum = 'x'".into()).await;
+        let error = PostgresStore::open(bed.url(), 1).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("another text"), "{error}");
+        bed.outside("UPDATE idempotent_jobs.migrations SET version = 99".into()).await;
+        let error = PostgresStore::open(bed.url(), 1).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("newer than this program"), "{error}");
+    }
+
+    async fn ded_06_a_partitioned_table_is_refused(bed) {
+        bed.open(1).await;
+        bed.outside(
+            "DROP TABLE idempotent_jobs.processed; \
+             CREATE TABLE idempotent_jobs.processed (job text, key text, processed_at timestamptz, \
+             PRIMARY KEY (job, key, processed_at)) PARTITION BY RANGE (processed_at)".into(),
+        ).await;
+        let error = PostgresStore::open(bed.url(), 1).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("exactly (job, key)"), "{error}");
+    }
+
+    async fn making_all_constraints_immediate_counts_as_a_commit_only_when_lent(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        PgBed::run(&mut tx, "SET CONSTRAINTS ALL IMMEDIATE".into()).await.unwrap();
+        tx.connection().await.unwrap();
+        effect::<PgBed>(&mut tx, 1).await;
+        store.commit(tx, BUDGET).await.unwrap();
+        let mut tx = fresh::<PgBed>(&store, &message("[2]", 6)).await;
+        let error = PgBed::run_round(&mut tx, "SET CONSTRAINTS ALL IMMEDIATE".into()).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().code().unwrap(), "2D000");
+        store.rollback(tx).await;
+        assert_stored(bed, 1, 1).await;
+    }
+}
+
+/// As a handler has it.
+async fn every_kind_of_query(tx: &mut PgTx) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO effects (id) VALUES ($1)").bind(7_i64).execute(&mut *tx).await?;
+    let (id,): (i64,) = sqlx::query_as("SELECT id FROM effects").fetch_one(&mut *tx).await?;
+    let same: i64 = sqlx::query_scalar("SELECT id FROM effects WHERE id = $1").bind(id).fetch_one(&mut *tx).await?;
+    assert_eq!(same, 7);
+    let mut rows = sqlx::query("SELECT id FROM effects").fetch(&mut *tx);
+    assert!(rows.next().await.unwrap().is_ok());
+    drop(rows);
+    tx.prepare("SELECT 1".into_sql_str()).await?;
+    let described = tx.describe("SELECT id FROM effects".into_sql_str()).await?;
+    assert_eq!(described.columns().len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unreachable_database_is_named_without_its_password() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [
+        format!("postgres://me:hunter2@127.0.0.1:{}/shop", closed.port()),
+        "postgres://me:hunter2@127.0.0.1:notaport/shop".to_owned(),
+        "mysql://me:hunter2@127.0.0.1/shop".to_owned(),
+    ] {
+        let error = PostgresStore::open(&url, 1).await.map(drop).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+}

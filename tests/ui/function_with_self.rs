@@ -1,0 +1,17 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    order_id: u64,
+}
+
+struct Shop;
+
+impl Shop {
+    #[idempotent_job(topic = "orders", key = "order_id")]
+    async fn charge(&self, tx: &mut PgTx, job: Charge) -> JobResult {
+        Ok(())
+    }
+}
+
+fn main() {}

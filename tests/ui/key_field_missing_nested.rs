@@ -1,0 +1,18 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    customer: Customer,
+}
+
+#[derive(serde::Deserialize)]
+struct Customer {
+    id: u64,
+}
+
+#[idempotent_job(topic = "orders", key = "customer.name")]
+async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+    Ok(())
+}
+
+fn main() {}

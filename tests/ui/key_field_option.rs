@@ -1,0 +1,13 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    part: Option<u64>,
+}
+
+#[idempotent_job(topic = "orders", key = "part")]
+async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+enum Op {
+    Charge,
+}
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    part: Op,
+}
+
+#[idempotent_job(topic = "orders", key = "part")]
+async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(KeyPart)]
+struct Id;
+
+fn main() {}

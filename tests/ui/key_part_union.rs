@@ -1,0 +1,8 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(KeyPart)]
+union Id {
+    number: u32,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Serialize, JobMessage)]
+#[message(topic = "orders", key = "order_id")]
+#[message(event = "charged")]
+struct Charge {
+    order_id: u64,
+    rate: f64,
+}
+
+fn main() {}

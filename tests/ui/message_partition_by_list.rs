@@ -1,0 +1,10 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Serialize, JobMessage)]
+#[message(topic = "orders", key = "order_id", partition_by = "order_id, rate")]
+struct Charge {
+    order_id: u64,
+    rate: f64,
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Charge<'a> {
+    order_id: u64,
+    note: &'a str,
+}
+
+#[idempotent_job(topic = "orders", key = "order_id")]
+async fn charge(tx: &mut PgTx, job: Charge<'_>) -> JobResult {
+    Ok(())
+}
+
+fn main() {}

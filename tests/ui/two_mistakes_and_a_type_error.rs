@@ -1,0 +1,13 @@
+use idempotent_jobs::prelude::*;
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    order_id: u64,
+}
+
+#[idempotent_job(topic = "orders/eu", key = "order", retires = 3)]
+fn charge(tx: &mut String, job: Charge) -> JobResult {
+    Ok(())
+}
+
+fn main() {}
