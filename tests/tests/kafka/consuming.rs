@@ -1,3 +1,4 @@
+use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use idempotent_jobs::__private::kafka::{Consumer, OnGap, Record, Settings, Stopped};
@@ -166,14 +167,32 @@ async fn a_session_timeout_below_the_brokers_minimum_fails_with_advice() {
 async fn a_header_name_that_is_not_utf_8_is_read() {
     let place = place(1).await;
     let client: rdkafka::producer::BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", &place.servers).create().unwrap();
-    // SAFETY: a name of one byte that is not UTF-8, made only to be passed on as bytes.
-    let name = unsafe { std::str::from_utf8_unchecked(&[0xff]) };
-    let headers = rdkafka::message::OwnedHeaders::new().insert(rdkafka::message::Header { key: name, value: Some("v") });
-    client.send(rdkafka::producer::BaseRecord::<(), str>::to(&place.topic).payload("{}").headers(headers)).map_err(|(error, _)| error).unwrap();
+    produce_with_header(&client, &place.topic, c"\xff", b"v");
     rdkafka::producer::Producer::flush(&client, BUDGET).unwrap();
     let recorder = Recorder::prompt();
     let consumer = place.join(&place.member(), &recorder);
     recorder.wait("the message", |log| log.accepted.len() == 1);
     recorder.read(|log| assert_eq!(log.accepted[0].headers.get("\u{fffd}"), Some(&b"v"[..])));
     consumer.stop(BUDGET).await;
+}
+
+/// `rdkafka` takes names that are UTF-8 only; librdkafka takes any.
+fn produce_with_header(client: &rdkafka::producer::BaseProducer, topic: &str, name: &CStr, value: &[u8]) {
+    use rdkafka::bindings::{rd_kafka_producev, rd_kafka_vtype_t as vtype};
+    let topic = CString::new(topic).unwrap();
+    let client = rdkafka::producer::Producer::client(client).native_ptr();
+    // SAFETY: each tag is followed by what librdkafka's documentation says it takes; all of it is copied.
+    let answer = unsafe {
+        rd_kafka_producev(
+            client,
+            vtype::RD_KAFKA_VTYPE_TOPIC,
+            topic.as_ptr(),
+            vtype::RD_KAFKA_VTYPE_HEADER,
+            name.as_ptr(),
+            value.as_ptr(),
+            value.len().cast_signed(),
+            vtype::RD_KAFKA_VTYPE_END,
+        )
+    };
+    assert_eq!(answer, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
 }

