@@ -1,3 +1,4 @@
+use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use idempotent_jobs::__private::kafka::{Consumer, OnGap, Record, Settings, Stopped};
@@ -145,4 +146,53 @@ async fn a_topic_that_is_missing_fails_with_advice() {
     recorder.wait("the failure", |log| !log.failed.is_empty());
     recorder.read(|log| assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// Only a broker that has a minimum can tell.
+#[tokio::test]
+async fn a_session_timeout_below_the_brokers_minimum_fails_with_advice() {
+    let place = place(1).await;
+    if !place.is_real() {
+        return;
+    }
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member().set("session.timeout.ms", "1000").set("heartbeat.interval.ms", "300"), &recorder);
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    recorder.read(|log| assert!(log.failed[0].contains("group.min.session.timeout.ms"), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// Any producer can send such a name; it must not end the thread.
+#[tokio::test]
+async fn a_header_name_that_is_not_utf_8_is_read() {
+    let place = place(1).await;
+    let client: rdkafka::producer::BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", &place.servers).create().unwrap();
+    produce_with_header(&client, &place.topic, c"\xff", b"v");
+    rdkafka::producer::Producer::flush(&client, BUDGET).unwrap();
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("the message", |log| log.accepted.len() == 1);
+    recorder.read(|log| assert_eq!(log.accepted[0].headers.get("\u{fffd}"), Some(&b"v"[..])));
+    consumer.stop(BUDGET).await;
+}
+
+/// `rdkafka` takes names that are UTF-8 only; librdkafka takes any.
+fn produce_with_header(client: &rdkafka::producer::BaseProducer, topic: &str, name: &CStr, value: &[u8]) {
+    use rdkafka::bindings::{rd_kafka_producev, rd_kafka_vtype_t as vtype};
+    let topic = CString::new(topic).unwrap();
+    let client = rdkafka::producer::Producer::client(client).native_ptr();
+    // SAFETY: each tag is followed by what librdkafka's documentation says it takes; all of it is copied.
+    let answer = unsafe {
+        rd_kafka_producev(
+            client,
+            vtype::RD_KAFKA_VTYPE_TOPIC,
+            topic.as_ptr(),
+            vtype::RD_KAFKA_VTYPE_HEADER,
+            name.as_ptr(),
+            value.as_ptr(),
+            value.len().cast_signed(),
+            vtype::RD_KAFKA_VTYPE_END,
+        )
+    };
+    assert_eq!(answer, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
 }

@@ -1,9 +1,11 @@
 use std::time::{Duration, Instant};
 
+use idempotent_jobs::__private::Part;
 use idempotent_jobs::__private::kafka::{Producer, SendErrorKind, Undelivered};
+use idempotent_jobs::{JobMessage, KeyValue};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::recorder::{Place, embedded, place};
+use crate::recorder::{Place, Recorder, embedded, place};
 
 const BUDGET: Duration = Duration::from_secs(10);
 
@@ -20,6 +22,45 @@ async fn a_send_returns_where_the_record_lies() {
         assert_eq!((delivery.partition, delivery.offset), (0, offset));
     }
     assert_eq!(producer.close(BUDGET).await, Ok(()));
+}
+
+#[derive(serde::Serialize)]
+struct Charge {
+    order_id: u64,
+}
+
+impl JobMessage for Charge {
+    const TOPIC: &'static str = "orders";
+    const EVENT: Option<&'static str> = Some("charge");
+
+    fn key_parts() -> Vec<Part<Self>> {
+        vec![Part::field("order_id", |charge: &Self| &charge.order_id)]
+    }
+
+    fn partition_by(&self) -> Option<KeyValue<'_>> {
+        (self.order_id != 7).then(|| KeyValue::Uint(self.order_id.into()))
+    }
+}
+
+#[tokio::test]
+async fn prod_01_the_key_of_a_message_travels_in_its_headers() {
+    let place = embedded(1);
+    let producer = place.producer();
+    producer.send(&Charge { order_id: 42 }).await.unwrap();
+    producer.send(&Charge { order_id: 7 }).await.unwrap();
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("both", |log| log.accepted.len() == 2);
+    recorder.read(|log| {
+        let (first, second) = (&log.accepted[0], &log.accepted[1]);
+        let headers: Vec<_> = first.headers.iter().collect();
+        let wanted: [(&str, Option<&[u8]>); 3] =
+            [("idempotency-key", Some(b"[42]")), ("idempotency-key-parts", Some(b"order_id")), ("event", Some(b"charge"))];
+        assert_eq!(headers, wanted);
+        assert_eq!((first.key.as_deref(), first.payload.as_deref()), (Some(&b"42"[..]), Some(&br#"{"order_id":42}"#[..])));
+        assert_eq!(second.key.as_deref(), Some(&b"[7]"[..]), "without `partition_by` the key's own form");
+    });
+    consumer.stop(BUDGET).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

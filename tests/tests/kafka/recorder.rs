@@ -36,6 +36,12 @@ pub struct Log {
     pub failed: Vec<String>,
     pub fulls: usize,
     pub strays: usize,
+    /// `accept` does not return.
+    pub stuck: bool,
+    /// Everything queued is handled when the time of a revoke is up.
+    pub finishes_late: bool,
+    /// `work` is to end.
+    pub resting: bool,
 }
 
 pub struct Recorder {
@@ -79,6 +85,18 @@ impl Recorder {
         }
     }
 
+    /// Handles one message of each partition at a time until it is told to rest.
+    pub fn work(&self) {
+        let mut log = self.log.lock().unwrap();
+        while !log.resting {
+            if log.handle(1) == 0 {
+                log = self.changed.wait(log).unwrap();
+            } else {
+                self.changed.notify_all();
+            }
+        }
+    }
+
     /// Handles up to `count` queued messages of every partition.
     pub fn handle(&self, count: usize) -> usize {
         self.read(|log| log.handle(count))
@@ -109,9 +127,16 @@ impl Intake for Recorder {
         });
     }
 
-    fn revoked(&self, partitions: &[Partition], _: Instant) -> Vec<Position> {
-        self.read(|log| {
+    fn revoked(&self, partitions: &[Partition], deadline: Instant) -> Vec<Position> {
+        let late = self.read(|log| {
             log.revocations += 1;
+            log.finishes_late
+        });
+        if late {
+            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+            self.handle(usize::MAX);
+        }
+        self.read(|log| {
             let gone = partitions.iter().filter_map(|partition| Some((partition, log.lanes.remove(partition)?)));
             gone.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? })).collect()
         })
@@ -125,6 +150,7 @@ impl Intake for Recorder {
     }
 
     fn accept(&self, message: Message) -> Room {
+        drop(self.changed.wait_while(self.log.lock().unwrap(), |log| log.stuck).unwrap());
         self.read(|log| {
             let at = &message.coordinates;
             let partition = Partition { topic: at.topic.clone(), number: at.partition };
@@ -210,6 +236,10 @@ impl Place {
         self.broker.as_ref().unwrap()
     }
 
+    pub fn is_real(&self) -> bool {
+        self.broker.is_none()
+    }
+
     /// Properties of the topic's own group.
     pub fn member(&self) -> Properties {
         let properties = Properties::new(&self.servers).group(format!("g-{}", self.topic));
@@ -230,7 +260,11 @@ impl Place {
     pub fn join(&self, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
         let mut settings = Settings::default();
         settings.commit_interval = Duration::from_millis(20);
-        Consumer::start_with(settings, properties, &[self.topic.clone()], intake.clone()).unwrap()
+        self.join_with(settings, properties, intake)
+    }
+
+    pub fn join_with(&self, settings: Settings, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
+        Consumer::start_with(settings, properties, std::slice::from_ref(&self.topic), intake.clone()).unwrap()
     }
 
     pub fn producer(&self) -> Producer {
