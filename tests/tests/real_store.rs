@@ -87,8 +87,15 @@ impl Bed for PgBed {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(|done| done.rows_affected())
     }
 
-    async fn run_round(tx: &mut Tx<Postgres>, sql: String) -> Result<u64, sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(tx.connection().await?).await.map(|done| done.rows_affected())
+    async fn run_round(tx: &mut Tx<Postgres>, sql: &[&str]) -> Result<(), sqlx::Error> {
+        let conn = tx.connection().await?;
+        let mut last = Ok(());
+        for sql in sql {
+            if let Err(error) = sqlx::raw_sql(AssertSqlSafe(*sql)).execute(&mut *conn).await {
+                last = Err(error);
+            }
+        }
+        last
     }
 
     async fn run_part(part: &mut Savepoint<'_, Postgres>, sql: String) -> Result<u64, sqlx::Error> {
@@ -409,7 +416,7 @@ on_postgres! {
         effect::<PgBed>(&mut tx, 1).await;
         store.commit(tx, BUDGET).await.unwrap();
         let mut tx = fresh::<PgBed>(&store, &message("[2]", 6)).await;
-        let error = PgBed::run_round(&mut tx, "SET CONSTRAINTS ALL IMMEDIATE".into()).await.unwrap_err();
+        let error = PgBed::run_round(&mut tx, &["SET CONSTRAINTS ALL IMMEDIATE"]).await.unwrap_err();
         assert_eq!(error.as_database_error().unwrap().code().unwrap(), "2D000");
         store.rollback(tx).await;
         assert_stored(bed, 1, 1).await;
