@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotent_jobs::Coordinates;
 use idempotent_jobs::__private::store::{
-    Claim, Claimed, CommitError, Dialect, Fault, Fingerprint, Isolation, JobRow, Key, Rolled, Savepoint, Store, StoreError,
-    Terms, Tx,
+    Claim, Claimed, CommitError, Dialect, Fault, Fingerprint, Isolation, JobRow, Key, Rolled, Savepoint, Store,
+    StoreError, Terms, Tx,
 };
+use idempotent_jobs::Coordinates;
 
 pub const BUDGET: Duration = Duration::from_secs(10);
 
@@ -411,7 +411,15 @@ pub async fn ded_08_a_handlers_own_unique_violation_is_its_own<B: Bed>(bed: &B) 
 pub async fn long_and_odd_keys_stay_apart<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let long = "k".repeat(1000);
-    let keys = [format!("[\"{long}1\"]"), format!("[\"{long}2\"]"), "[\"é\"]".into(), "[\"É\"]".into(), "[\"e\"]".into(), "[\"E \"]".into(), "[\"E\"]".into()];
+    let keys = [
+        format!("[\"{long}1\"]"),
+        format!("[\"{long}2\"]"),
+        "[\"é\"]".into(),
+        "[\"É\"]".into(),
+        "[\"e\"]".into(),
+        "[\"E \"]".into(),
+        "[\"E\"]".into(),
+    ];
     for (offset, key) in (0..).zip(&keys) {
         let tx = fresh::<B>(&store, &message(key, offset)).await;
         store.commit(tx, BUDGET).await.expect("commits");
@@ -441,7 +449,7 @@ pub async fn a_job_name_belongs_to_one_group_and_topic<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let nothing = |_: &str, _: i32| None;
     for _ in 0..2 {
-        assert_eq!(store.register(&[JOB], &nothing).await.expect("registers"), [String::new(); 0]);
+        assert!(store.register(&[JOB], &nothing).await.expect("registers").is_empty());
     }
     let other = JobRow { group: "audit", ..JOB };
     let fresh = JobRow { name: "another", ..other };
