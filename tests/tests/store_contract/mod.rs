@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
+pub mod pooling;
 pub mod proxy;
 
 use std::error::Error as StdError;
