@@ -78,7 +78,10 @@ mod tests {
     fn another_message_with_other_content_is_a_conflict() {
         assert_eq!(judged(stored(2, "v1", 4)), Claimed::Conflict { topic: "t".into(), partition: 0, offset: 4 });
         let elsewhere = Stored { group: "h".into(), ..stored(2, "v1", 5) };
-        assert!(matches!(judged(elsewhere), Claimed::Conflict { .. }), "coordinates of another group are another message");
+        assert!(
+            matches!(judged(elsewhere), Claimed::Conflict { .. }),
+            "coordinates of another group are another message"
+        );
     }
 
     #[test]
