@@ -68,6 +68,9 @@ impl fmt::Display for JobError {
 /// ```
 pub trait Terminal<T> {
     /// Gives the message up at once instead of retrying it.
+    ///
+    /// # Errors
+    /// The same error, made terminal.
     fn terminal(self) -> Result<T, JobError>;
 }
 

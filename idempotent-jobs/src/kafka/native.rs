@@ -1,5 +1,7 @@
 //! What librdkafka can do and `rdkafka` does not pass on. The only `unsafe` of Kafka's part.
 
+#![expect(unsafe_code, reason = "librdkafka's C interface: each block says why it is sound")]
+
 use std::ffi::CStr;
 use std::ptr;
 use std::time::Duration;
@@ -36,6 +38,7 @@ fn header(list: *const sys::rd_kafka_headers_t, index: usize) -> Option<(String,
     }
     // SAFETY: on success the name ends with a NUL, and a value that is not null has `size` bytes.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    // SAFETY: librdkafka keeps `size` bytes at `value` until the list goes.
     let value = (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec());
     Some((name, value))
 }

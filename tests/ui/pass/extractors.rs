@@ -34,5 +34,3 @@ async fn charge(
     }
     Ok(())
 }
-
-fn main() {}

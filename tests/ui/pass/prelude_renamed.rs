@@ -41,5 +41,3 @@ enum Op {
 async fn charge(_tx: &mut PgTx, _job: Charge, _headers: Headers) -> JobOutcome {
     JobOutcome::Ok(())
 }
-
-fn main() {}
