@@ -1,5 +1,6 @@
 //! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -233,6 +234,7 @@ impl Poller {
             if state.unchecked.contains(&partition) {
                 return state.held.push(message);
             }
+            state.next.insert(partition.clone(), message.coordinates.offset + 1);
             partition
         };
         if self.membership().intake.accept(message) == Room::Full {
@@ -265,20 +267,20 @@ impl Poller {
         }
     }
 
-    /// Compares what was assigned with the log's start, then hands over what was held meanwhile.
+    /// Compares what was assigned or reset with the log's start, then hands over what was held meanwhile.
     fn look_for_gaps(&mut self) {
-        let unchecked: Vec<Partition> = {
+        let unchecked: BTreeMap<Partition, Option<i64>> = {
             let state = self.membership().state();
             if state.unchecked.is_empty() || state.halted || Instant::now() < self.next_look {
                 return;
             }
-            state.unchecked.iter().cloned().collect()
+            state.unchecked.iter().map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
         };
         match gaps::find(&self.consumer, &unchecked, LOOK) {
-            Ok(gaps) if gaps.is_empty() => self.release(&unchecked),
+            Ok(gaps) if gaps.is_empty() => self.release(unchecked),
             Ok(gaps) if self.settings.on_gap == OnGap::Report => {
                 error!("messages lost: {}", gaps::sentence(&gaps));
-                self.release(&unchecked);
+                self.release(unchecked);
             }
             Ok(gaps) => self.fail(format!("messages lost: {}", gaps::sentence(&gaps))),
             Err(error) if gaps::is_passing(&error) => {
@@ -286,21 +288,20 @@ impl Poller {
                 if self.trouble.due() {
                     warn!(%error, "cannot compare the committed offsets with the log yet; no message is handed over before");
                 }
-                let _ = self.consumer.pause(&list(&unchecked));
+                let _ = self.consumer.pause(&list(unchecked.keys()));
             }
             Err(error) => self.fail(format!("cannot read the group's offsets: {error}")),
         }
     }
 
-    fn release(&self, checked: &[Partition]) {
-        let held = {
+    fn release(&self, checked: BTreeMap<Partition, Option<i64>>) {
+        let (held, running) = {
             let mut state = self.membership().state();
-            for partition in checked {
-                state.unchecked.remove(partition);
-            }
-            std::mem::take(&mut state.held)
+            state.unchecked.retain(|partition| !checked.contains_key(partition));
+            let running: Vec<Partition> = checked.into_keys().filter(|partition| !state.paused.contains(partition)).collect();
+            (std::mem::take(&mut state.held), running)
         };
-        self.resume(checked);
+        self.resume(&running);
         held.into_iter().for_each(|message| self.accept(message));
     }
 

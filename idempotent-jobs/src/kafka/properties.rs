@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 
@@ -200,6 +201,9 @@ impl Properties {
 
     fn with_defaults(&self, defaults: &[&[(&str, &str)]]) -> ClientConfig {
         let mut config = ClientConfig::new();
+        // Otherwise the `log` crate's level decides, which is off where only `tracing` is set up.
+        let debug = tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG);
+        config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         config.set("bootstrap.servers", &self.brokers).set("client.id", "idempotent-jobs");
         for (name, value) in defaults.iter().copied().flatten() {
             let alias = ALIASES.iter().find(|(main, _)| main == name);

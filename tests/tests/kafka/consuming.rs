@@ -122,7 +122,7 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
     second.read(|log| {
         assert!(log.accepted.is_empty(), "nothing behind the hole is accepted");
         let text = &log.failed[0];
-        for word in ["orders", "partition 0", "committed offset 3", "the log starts at", "deleted before they were read"] {
+        for word in ["orders", "partition 0", "next offset 3", "the log starts at", "deleted before they were read"] {
             assert!(text.contains(word), "{word} in {text}");
         }
     });
@@ -134,6 +134,27 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
     settings.on_gap = OnGap::Report;
     let consumer = Consumer::start_with(settings, &properties, &["orders".to_owned()], third.clone()).unwrap();
     third.wait("what is left", |log| log.accepted.last().is_some_and(|message| message.coordinates.offset == 14));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// librdkafka itself only logs it.
+#[tokio::test]
+async fn messages_deleted_while_the_reader_lags_stop_the_worker_too() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::patient(1);
+    let consumer = place.join(&place.member(), &recorder);
+    place.send(&producer, 0, 1).await;
+    recorder.wait("the first, and with it a pause", |log| log.fulls == 1);
+    let large = "x".repeat(900_000);
+    for _ in 0..12 {
+        producer.send_record(place.record("k", &large)).await.unwrap();
+    }
+    while recorder.read(|log| log.failed.is_empty()) {
+        recorder.handle(1);
+        recorder.wait("the next", |log| !log.failed.is_empty() || log.lanes.values().any(|lane| !lane.queue.is_empty()));
+    }
+    recorder.read(|log| assert!(log.failed[0].contains("deleted before they were read"), "{:?}", log.failed));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
 

@@ -296,4 +296,19 @@ impl Place {
         let offsets = committed(properties, &topics, Duration::from_secs(10)).unwrap();
         offsets.into_iter().map(|((_, partition), offset)| (partition, offset)).collect()
     }
+
+    /// Waits until that many messages are committed: a commit that a rebalance refused is made up
+    /// for once its messages have come again.
+    pub fn wait_for_offsets(&self, properties: &Properties, partitions: i32, total: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let committed: i64 = self.offsets(properties, partitions).values().sum();
+            let total = i64::try_from(total).unwrap();
+            assert!(committed <= total, "{committed} of {total} committed");
+            if committed == total {
+                return;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for the commits: {committed} of {total}");
+        }
+    }
 }
