@@ -230,7 +230,7 @@ pub async fn db_02_ending_the_transaction_by_the_handle_is_refused<B: Bed>(bed: 
 }
 
 /// What a handler may try round the handle, one statement at a time, errors ignored.
-const ROUND: [&[&str]; 7] = [
+const ROUND: [&[&str]; 9] = [
     &["COMMIT"],
     &["ROLLBACK"],
     &["ROLLBACK", "BEGIN"],
@@ -238,6 +238,9 @@ const ROUND: [&[&str]; 7] = [
     &["COMMIT", "INSERT INTO effects (id) VALUES (2)"],
     &["ROLLBACK", "INSERT INTO effects (id) VALUES (2)"],
     &["ROLLBACK", "BEGIN", "INSERT INTO effects (id) VALUES (2)", "COMMIT"],
+    // On PostgreSQL a transaction that can write, and that COMMIT would commit without a claim.
+    &["ROLLBACK", "BEGIN READ WRITE", "INSERT INTO effects (id) VALUES (2)"],
+    &["COMMIT", "BEGIN READ WRITE", "INSERT INTO effects (id) VALUES (2)"],
 ];
 
 pub async fn db_02_ending_the_transaction_round_the_handle_stores_nothing<B: Bed>(bed: &B) {
