@@ -24,6 +24,11 @@ type Committed = BTreeMap<(String, i32), i64>;
 
 /// Checks, consumes, shuts down.
 pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
+    // Heard from the first moment: a signal during the checks must not kill by its default action.
+    if builder.shutdown.is_none() {
+        let signal = asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?;
+        builder.shutdown = Some(signal);
+    }
     let linked = registry::all();
     let properties = builder.properties();
     let url = builder.database_url.take().or_else(|| builder.env.then(|| std::env::var("DATABASE_URL").ok()).flatten());
@@ -141,10 +146,7 @@ async fn consume<S: Store>(
     budget: Duration,
 ) -> Result<(), Error> {
     let _stop = StopWhenDropped(Arc::clone(&engine));
-    let signal = match shutdown {
-        Some(signal) => signal,
-        None => asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?,
-    };
+    let signal = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
     let consumer = Consumer::start(properties, topics, engine.clone()).map_err(Error::Start)?;
     let mut workers = JoinSet::new();
     for _ in 0..engine.width() {

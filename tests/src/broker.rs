@@ -1,6 +1,6 @@
 //! A broker to test on: librdkafka's own in this process, or a real one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_jobs::embedded;
 use rdkafka::ClientConfig;
@@ -13,7 +13,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::servers::{self, Turn};
-use crate::wait_for;
+use crate::{PATIENCE, wait_for};
 
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -127,7 +127,12 @@ impl Broker {
             let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
             list.add_partition_offset(topic, partition, Offset::Offset(end)).expect("an end is an offset");
         }
-        consumer.commit(&list, CommitMode::Sync).expect("the group's offsets can be set");
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(why) = consumer.commit(&list, CommitMode::Sync) {
+            // A broker that has just started has no coordinator for the group yet.
+            assert!(Instant::now() < deadline, "the group's offsets cannot be set: {why}");
+            let _ = consumer.poll(Duration::from_millis(200));
+        }
     }
 
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.
