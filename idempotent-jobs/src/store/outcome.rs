@@ -38,7 +38,7 @@ pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
 mod tests {
     use super::*;
     use crate::fingerprint::Fingerprint;
-    use crate::key::Key;
+    use crate::key::{Key, KeyValue};
     use crate::message::Coordinates;
 
     fn stored(fingerprint: u8, scheme: &str, offset: i64) -> Stored {
@@ -55,7 +55,7 @@ mod tests {
     /// A claim of fingerprint 1, scheme `v1`, at offset 5.
     fn judged(stored: Stored) -> Claimed {
         let at = Coordinates { topic: "t".into(), partition: 0, offset: 5 };
-        let key = Key::from_text("[1]");
+        let key = Key::new([KeyValue::Uint(1)]);
         judge(
             stored,
             &Claim { job: "j", key: &key, fingerprint: Fingerprint([1; 32]), scheme: "v1", group: "g", at: &at },
