@@ -152,10 +152,15 @@ fn listen(out: impl Read + Send + 'static, heard: Arc<Heard>, assigned: Arc<Atom
     })
 }
 
+/// Kept for when it ends by itself; shown at once to those who ask for a log with `RUST_LOG`.
 fn remember(err: impl Read + Send + 'static, last_words: Arc<Mutex<VecDeque<String>>>) -> JoinHandle<()> {
     const LINES: usize = 30;
+    let shown = std::env::var_os("RUST_LOG").is_some();
     std::thread::spawn(move || {
         for line in BufReader::new(err).lines().map_while(Result::ok) {
+            if shown {
+                eprintln!("{line}");
+            }
             let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
             words.push_back(line);
             if words.len() > LINES {
