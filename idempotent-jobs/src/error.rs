@@ -189,7 +189,9 @@ pub enum Error {
         detail: String,
     },
     /// Running jobs did not finish within the shutdown budget; their messages come again.
-    #[error("{running} running job(s) did not finish within {budget:?} and were rolled back; their messages are read again")]
+    #[error(
+        "{running} running job(s) did not finish within {budget:?} and were rolled back; their messages are read again"
+    )]
     ShutdownTimeout {
         /// Jobs still running when the budget ended.
         running: usize,

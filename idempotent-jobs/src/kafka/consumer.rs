@@ -58,7 +58,11 @@ impl Consumer {
     ///
     /// # Errors
     /// Every property that is missing or refused, one sentence each.
-    pub fn start(properties: &Properties, topics: &[String], intake: Arc<dyn Intake>) -> Result<ConsumerHandle, Vec<String>> {
+    pub fn start(
+        properties: &Properties,
+        topics: &[String],
+        intake: Arc<dyn Intake>,
+    ) -> Result<ConsumerHandle, Vec<String>> {
         Self::start_with(Settings::default(), properties, topics, intake)
     }
 
@@ -83,7 +87,9 @@ impl Consumer {
         let thread = std::thread::Builder::new().name("idempotent-jobs-kafka".to_owned());
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| poller.run())).is_err() {
-                intake.failed(Error::Kafka("the consumer's thread panicked; its messages are read again at the next start".to_owned()));
+                intake.failed(Error::Kafka(
+                    "the consumer's thread panicked; its messages are read again at the next start".to_owned(),
+                ));
             }
             let _ = done.send(());
         };
@@ -122,7 +128,9 @@ impl ConsumerHandle {
             Ok(Ok(())) => Stopped::Clean,
             Ok(Err(_)) => Stopped::Abandoned,
             Err(_) => {
-                error!("the consumer did not leave its group in time and is abandoned: its partitions move when its session times out");
+                error!(
+                    "the consumer did not leave its group in time and is abandoned: its partitions move when its session times out"
+                );
                 Stopped::Abandoned
             }
         }
@@ -298,7 +306,8 @@ impl Poller {
         let (held, running) = {
             let mut state = self.membership().state();
             state.unchecked.retain(|partition| !checked.contains_key(partition));
-            let running: Vec<Partition> = checked.into_keys().filter(|partition| !state.paused.contains(partition)).collect();
+            let running: Vec<Partition> =
+                checked.into_keys().filter(|partition| !state.paused.contains(partition)).collect();
             (std::mem::take(&mut state.held), running)
         };
         self.resume(&running);
@@ -320,7 +329,10 @@ impl Poller {
         let settled = self.membership().intake.settled();
         let (positions, rebalances): (Vec<Position>, u64) = {
             let state = self.membership().state();
-            (settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(), state.rebalances)
+            (
+                settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(),
+                state.rebalances,
+            )
         };
         if positions.is_empty() {
             return;
@@ -343,8 +355,12 @@ impl Poller {
         let text = if said.is_empty() { error.to_string() } else { said };
         match faults::of_poll(error) {
             Fault::Nothing => {}
-            Fault::Slept => error!("the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"),
-            Fault::Passing if self.trouble.due() => warn!("Kafka: {text}; going on (the same is not said again for 30 s)"),
+            Fault::Slept => error!(
+                "the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"
+            ),
+            Fault::Passing if self.trouble.due() => {
+                warn!("Kafka: {text}; going on (the same is not said again for 30 s)")
+            }
             Fault::Passing => {}
             Fault::Lasting(advice) => self.fail(format!("{text}: {advice}")),
         }

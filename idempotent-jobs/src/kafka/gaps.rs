@@ -44,7 +44,8 @@ pub(super) fn find<C: ConsumerContext>(
     partitions: &BTreeMap<Partition, Option<i64>>,
     timeout: Duration,
 ) -> KafkaResult<Vec<Gap>> {
-    let unknown: Vec<&Partition> = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition).collect();
+    let unknown: Vec<&Partition> =
+        partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition).collect();
     let mut positions: Vec<(Partition, i64)> =
         partitions.iter().filter_map(|(partition, next)| Some((partition.clone(), (*next)?))).collect();
     if !unknown.is_empty() {

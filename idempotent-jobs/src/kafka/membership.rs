@@ -63,7 +63,8 @@ impl State {
     /// librdkafka goes on at the log's start when the next offset is gone, and only logs that:
     /// `orders [3]: offset reset (at offset 17, broker 1) to …`.
     fn suspect(&mut self, text: &str) {
-        let reset = self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
+        let reset =
+            self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
         self.unchecked.extend(reset.cloned());
     }
 

@@ -65,8 +65,12 @@ impl Commit {
     ) -> Result<Self, RDKafkaErrorCode> {
         let mut list = TopicPartitionList::with_capacity(positions.len());
         for position in &positions {
-            list.add_partition_offset(&position.partition.topic, position.partition.number, Offset::Offset(position.offset))
-                .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+            list.add_partition_offset(
+                &position.partition.topic,
+                position.partition.number,
+                Offset::Offset(position.offset),
+            )
+            .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
         }
         let client = consumer.client().native_ptr();
         // SAFETY: the client is alive; the queue is destroyed in `drop`.
@@ -115,7 +119,11 @@ unsafe fn worst(event: *mut sys::rd_kafka_event_t) -> RDKafkaRespErr {
         let count = usize::try_from((*list).cnt).unwrap_or(0);
         if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
     };
-    elements.iter().map(|element| element.err).find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap_or(error)
+    elements
+        .iter()
+        .map(|element| element.err)
+        .find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR)
+        .unwrap_or(error)
 }
 
 impl Drop for Commit {

@@ -85,7 +85,9 @@ async fn con_13_a_partition_paused_before_a_rebalance_is_read_after_it() {
     let mut handled = 0;
     for round in 0..8 {
         place.send(&producer, round * 60, (round + 1) * 60).await;
-        staying.wait("full and paused", |log| log.lanes.len() == 2 && log.lanes.values().any(|lane| lane.queue.len() >= 4));
+        staying.wait("full and paused", |log| {
+            log.lanes.len() == 2 && log.lanes.values().any(|lane| lane.queue.len() >= 4)
+        });
         let before = staying.read(|log| log.assignments);
         let coming = Recorder::patient(4);
         let guest = place.join(&properties, &coming);
@@ -94,7 +96,9 @@ async fn con_13_a_partition_paused_before_a_rebalance_is_read_after_it() {
         staying.wait("both partitions again", |log| log.lanes.len() == 2 && log.assignments > before);
         handled += 60;
         loop {
-            staying.wait("the queue", |log| distinct(&log.handled) == handled || log.lanes.values().any(|lane| !lane.queue.is_empty()));
+            staying.wait("the queue", |log| {
+                distinct(&log.handled) == handled || log.lanes.values().any(|lane| !lane.queue.is_empty())
+            });
             if staying.handle(3) == 0 && staying.read(|log| distinct(&log.handled)) == handled {
                 break;
             }

@@ -70,7 +70,13 @@ pub struct Message {
 
 pub fn message(key: &str, offset: i64) -> Message {
     let at = Coordinates { topic: "orders".into(), partition: 3, offset };
-    Message { job: "charge", key: Key::new([idempotent_jobs::KeyValue::Text(key.into())]), at, fingerprint: 1, scheme: "v1" }
+    Message {
+        job: "charge",
+        key: Key::new([idempotent_jobs::KeyValue::Text(key.into())]),
+        at,
+        fingerprint: 1,
+        scheme: "v1",
+    }
 }
 
 impl Message {
