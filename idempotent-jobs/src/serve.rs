@@ -55,7 +55,9 @@ fn unknown_database() -> String {
         known.push("`sqlite://…`");
     }
     let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
-    format!("the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds")
+    format!(
+        "the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds"
+    )
 }
 
 /// Everything that can be found wrong without knowing the database.
@@ -73,8 +75,10 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
     problems.extend(more);
     properties.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
 
-    let topics: Vec<String> = jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
-    let (store, committed) = tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
+    let topics: Vec<String> =
+        jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
+    let (store, committed) =
+        tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
     let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
     let store = store.map_err(|error| problems.push(format!("the database cannot be used: {}", Chain(&error)))).ok();
     let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
@@ -122,7 +126,14 @@ async fn register<S: Store>(
         .map(|job| {
             let spec = job.spec();
             let shared = shared.iter().any(|name| name == spec.name);
-            JobRow { name: spec.name, group, topic: spec.topic, key_form: &spec.key_form, scheme: spec.scheme.id(), shared }
+            JobRow {
+                name: spec.name,
+                group,
+                topic: spec.topic,
+                key_form: &spec.key_form,
+                scheme: spec.scheme.id(),
+                shared,
+            }
         })
         .collect();
     let offset = |topic: &str, partition: i32| committed.get(&(topic.to_owned(), partition)).copied();

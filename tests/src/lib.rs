@@ -30,3 +30,8 @@ pub fn wait_for<F: Future>(future: F) -> F::Output {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().expect("a runtime for the tests' clients")).block_on(future)
 }
+
+/// The README's code, compiled, so that what people copy builds.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

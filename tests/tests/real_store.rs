@@ -13,6 +13,7 @@ use idempotent_jobs::__private::store::{
 use idempotent_jobs::{PgTx, Savepoint};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Postgres, SqlSafeStr};
+use store_contract::pooling;
 use store_contract::proxy::{At, Proxy};
 use store_contract::{BUDGET, Bed, TERMS, assert_stored, effect, found, fresh, message};
 
@@ -42,6 +43,13 @@ fn url(database: &str, user: Option<&str>, address: Option<SocketAddr>) -> Strin
         url = url.host("127.0.0.1").port(address.port());
     }
     url.to_url_lossy().to_string()
+}
+
+/// Where the server listens.
+async fn address() -> SocketAddr {
+    let options = server();
+    let address = format!("{}:{}", options.get_host(), options.get_port());
+    tokio::net::lookup_host(address).await.unwrap().next().unwrap()
 }
 
 impl PgBed {
@@ -87,8 +95,15 @@ impl Bed for PgBed {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(|done| done.rows_affected())
     }
 
-    async fn run_round(tx: &mut Tx<Postgres>, sql: String) -> Result<u64, sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(tx.connection().await?).await.map(|done| done.rows_affected())
+    async fn run_round(tx: &mut Tx<Postgres>, sql: &[&str]) -> Result<(), sqlx::Error> {
+        let conn = tx.connection().await?;
+        let mut last = Ok(());
+        for sql in sql {
+            if let Err(error) = sqlx::raw_sql(AssertSqlSafe(*sql)).execute(&mut *conn).await {
+                last = Err(error);
+            }
+        }
+        last
     }
 
     async fn run_part(part: &mut Savepoint<'_, Postgres>, sql: String) -> Result<u64, sqlx::Error> {
@@ -258,10 +273,7 @@ on_postgres! {
     }
 
     async fn db_04_a_commit_without_an_answer_is_decided_by_the_claim(bed) {
-        let options = server();
-        let address = format!("{}:{}", options.get_host(), options.get_port());
-        let address = tokio::net::lookup_host(address).await.unwrap().next().unwrap();
-        let proxy = Proxy::before(address).await;
+        let proxy = Proxy::before(address().await).await;
         let store = PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 1).await.unwrap();
         let mut stored = 0;
         for (offset, at, commits) in [(1, At::Pass, true), (2, At::CutBefore, false), (3, At::CutAfter, true), (4, At::Silent, true)] {
@@ -401,6 +413,15 @@ on_postgres! {
         assert!(error.to_string().contains("exactly (job, key)"), "{error}");
     }
 
+    async fn a_proxy_that_pools_by_transaction_is_refused(bed) {
+        let proxy = pooling::before(address().await).await;
+        let error = PostgresStore::open(&url(&bed.name, None, Some(proxy)), 2).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("PgBouncer"), "{error}");
+        // One that only passes things on is not.
+        let proxy = Proxy::before(address().await).await;
+        PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 2).await.unwrap();
+    }
+
     async fn making_all_constraints_immediate_counts_as_a_commit_only_when_lent(bed) {
         let store = bed.open(1).await;
         let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
@@ -409,7 +430,7 @@ on_postgres! {
         effect::<PgBed>(&mut tx, 1).await;
         store.commit(tx, BUDGET).await.unwrap();
         let mut tx = fresh::<PgBed>(&store, &message("[2]", 6)).await;
-        let error = PgBed::run_round(&mut tx, "SET CONSTRAINTS ALL IMMEDIATE".into()).await.unwrap_err();
+        let error = PgBed::run_round(&mut tx, &["SET CONSTRAINTS ALL IMMEDIATE"]).await.unwrap_err();
         assert_eq!(error.as_database_error().unwrap().code().unwrap(), "2D000");
         store.rollback(tx).await;
         assert_stored(bed, 1, 1).await;

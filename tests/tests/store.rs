@@ -56,8 +56,15 @@ impl Bed for SqliteBed {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(|done| done.rows_affected())
     }
 
-    async fn run_round(tx: &mut Tx<Sqlite>, sql: String) -> Result<u64, sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(tx.connection().await?).await.map(|done| done.rows_affected())
+    async fn run_round(tx: &mut Tx<Sqlite>, sql: &[&str]) -> Result<(), sqlx::Error> {
+        let conn = tx.connection().await?;
+        let mut last = Ok(());
+        for sql in sql {
+            if let Err(error) = sqlx::raw_sql(AssertSqlSafe(*sql)).execute(&mut *conn).await {
+                last = Err(error);
+            }
+        }
+        last
     }
 
     async fn run_part(part: &mut Savepoint<'_, Sqlite>, sql: String) -> Result<u64, sqlx::Error> {

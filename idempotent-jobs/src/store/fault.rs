@@ -36,10 +36,7 @@ pub(super) fn of<DB: Dialect>(error: &Error) -> Fault {
 /// A protocol error is not among them: the driver also reports statements by it that can never
 /// work, such as one with too many parameters. A closed connection is an IO error.
 pub(super) fn lost(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Io(_) | Error::Tls(_) | Error::PoolTimedOut | Error::WorkerCrashed | Error::BeginFailed
-    )
+    matches!(error, Error::Io(_) | Error::Tls(_) | Error::PoolTimedOut | Error::WorkerCrashed | Error::BeginFailed)
 }
 
 impl StoreError {

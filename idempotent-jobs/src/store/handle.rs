@@ -78,10 +78,7 @@ pub(super) async fn lend<'t, DB: Dialect>(
 ) -> Result<&'t mut DB::Connection, Error> {
     notes.tainted = true;
     if let Some(sealing) = DB::sealing(&session.mark) {
-        if let Err(error) = DB::run(&mut session.conn, sealing).await {
-            notes.see(&error);
-            return Err(error);
-        }
+        DB::run(&mut session.conn, sealing).await.inspect_err(|error| notes.see(error))?;
     }
     notes.lent = true;
     Ok(&mut session.conn)

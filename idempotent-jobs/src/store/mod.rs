@@ -34,9 +34,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::context::Handle;
+use crate::context::Isolation;
 use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
-use crate::context::Isolation;
 use crate::key::Key;
 use crate::message::Coordinates;
 
@@ -196,11 +196,7 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// Opens a job's transaction.
     fn begin(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
     /// The dedup insert. Waits for another transaction that holds the same key, within the terms.
-    fn claim(
-        &self,
-        tx: &mut Self::Tx,
-        claim: Claim<'_>,
-    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    fn claim(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
     /// Guard, then commit. The future must be polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// Rolls back; a connection that is not surely clean is closed.

@@ -38,7 +38,7 @@ pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
 mod tests {
     use super::*;
     use crate::fingerprint::Fingerprint;
-    use crate::key::Key;
+    use crate::key::{Key, KeyValue};
     use crate::message::Coordinates;
 
     fn stored(fingerprint: u8, scheme: &str, offset: i64) -> Stored {
@@ -55,7 +55,7 @@ mod tests {
     /// A claim of fingerprint 1, scheme `v1`, at offset 5.
     fn judged(stored: Stored) -> Claimed {
         let at = Coordinates { topic: "t".into(), partition: 0, offset: 5 };
-        let key = Key::from_text("[1]");
+        let key = Key::new([KeyValue::Uint(1)]);
         judge(
             stored,
             &Claim { job: "j", key: &key, fingerprint: Fingerprint([1; 32]), scheme: "v1", group: "g", at: &at },
@@ -78,7 +78,10 @@ mod tests {
     fn another_message_with_other_content_is_a_conflict() {
         assert_eq!(judged(stored(2, "v1", 4)), Claimed::Conflict { topic: "t".into(), partition: 0, offset: 4 });
         let elsewhere = Stored { group: "h".into(), ..stored(2, "v1", 5) };
-        assert!(matches!(judged(elsewhere), Claimed::Conflict { .. }), "coordinates of another group are another message");
+        assert!(
+            matches!(judged(elsewhere), Claimed::Conflict { .. }),
+            "coordinates of another group are another message"
+        );
     }
 
     #[test]

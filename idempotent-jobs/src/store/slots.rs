@@ -85,16 +85,16 @@ impl<DB: Dialect> Slots<DB> {
 }
 
 /// A bare connection, within the time a database has for it.
-pub(super) async fn connect<DB: Dialect>(
-    options: &Options<DB>,
-) -> Result<<DB as Database>::Connection, StoreError> {
+pub(super) async fn connect<DB: Dialect>(options: &Options<DB>) -> Result<<DB as Database>::Connection, StoreError> {
     const DOING: &str = "connecting to the database";
     match timeout(CONNECT, options.connect()).await {
         Ok(Ok(conn)) => Ok(conn),
         Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
-        Err(_) => {
-            Err(StoreError { doing: DOING, fault: Fault::Transient, source: format!("no answer within {CONNECT:?}").into() })
-        }
+        Err(_) => Err(StoreError {
+            doing: DOING,
+            fault: Fault::Transient,
+            source: format!("no answer within {CONNECT:?}").into(),
+        }),
     }
 }
 

@@ -90,8 +90,7 @@ fn leaves_state(statement: &[Token], syntax: Syntax) -> bool {
     match syntax {
         Syntax::Sqlite => is(0, "PRAGMA") || is(0, "ATTACH") || is(0, "DETACH"),
         Syntax::Postgres => {
-            const STARTS: [&str; 8] =
-                ["RESET", "DISCARD", "LISTEN", "UNLISTEN", "LOAD", "PREPARE", "DEALLOCATE", "DO"];
+            const STARTS: [&str; 8] = ["RESET", "DISCARD", "LISTEN", "UNLISTEN", "LOAD", "PREPARE", "DEALLOCATE", "DO"];
             let of_transaction = ["LOCAL", "TRANSACTION", "CONSTRAINTS"];
             (is(0, "SET") && !of_transaction.iter().any(|word| is(1, word)))
                 || STARTS.iter().any(|word| is(0, word))
@@ -112,7 +111,10 @@ fn calls_for_session(statement: &[Token]) -> bool {
     statement.iter().enumerate().any(|(at, token)| {
         let Token::Word(word) = token else { return false };
         match word.as_str() {
-            "PG_ADVISORY_LOCK" | "PG_ADVISORY_LOCK_SHARED" | "PG_TRY_ADVISORY_LOCK" | "PG_TRY_ADVISORY_LOCK_SHARED"
+            "PG_ADVISORY_LOCK"
+            | "PG_ADVISORY_LOCK_SHARED"
+            | "PG_TRY_ADVISORY_LOCK"
+            | "PG_TRY_ADVISORY_LOCK_SHARED"
             | "SETSEED" => true,
             // `set_config(name, value, true)` ends with the transaction; anything else may not.
             "SET_CONFIG" => !last_argument(&statement[at + 1..]).is_some_and(|token| token.is("TRUE")),

@@ -71,12 +71,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         let deadline = Instant::now() + budget;
         let Tx { mut lease, notes } = tx;
         let session = &mut lease.session;
-        match depth::<DB>(&session.conn) {
-            _ if notes.refused => return Err(CommitError::EndedByHandler),
-            1 => {}
-            0 if notes.ended_by_handler() => return Err(CommitError::EndedByHandler),
-            0 => return Err(CommitError::Swallowed { first: notes.first_error }),
-            _ => return Err(CommitError::SavepointLeft),
+        if notes.refused {
+            return Err(CommitError::EndedByHandler);
         }
         let closing = DB::closing(&session.guard, &session.mark, notes.lent);
         match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
@@ -86,6 +82,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
                 let late = format!("the guard had no answer within {budget:?}; COMMIT was not sent");
                 return Err(CommitError::Refused(StoreError::transient("closing the transaction", late)));
             }
+        }
+        // Only now: the rollback of a dropped savepoint may have been on its way until here.
+        if depth::<DB>(&session.conn) != 1 {
+            return Err(CommitError::SavepointLeft);
         }
         DB::permit(&session.guard, true);
         let answer = timeout_at(deadline, DB::TransactionManager::commit(&mut session.conn)).await;

@@ -4,9 +4,9 @@ use std::fmt;
 
 use idempotent_jobs::__private::Point;
 
-use crate::PATIENCE;
 use super::round::{MESSAGES, Scene};
 use super::{Blow, Case, Moment, cases};
+use crate::PATIENCE;
 use crate::database::Kind;
 use crate::proxy::Proxy;
 use crate::world::{CRASH, Count, World};

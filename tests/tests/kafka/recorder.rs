@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use idempotent_jobs::__private::kafka::{
-    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, committed, embedded::Broker,
+    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, committed,
+    embedded::Broker,
 };
 use idempotent_jobs::{Error, Message};
 use rdkafka::ClientConfig;
@@ -36,6 +37,12 @@ pub struct Log {
     pub failed: Vec<String>,
     pub fulls: usize,
     pub strays: usize,
+    /// `accept` does not return.
+    pub stuck: bool,
+    /// Everything queued is handled when the time of a revoke is up.
+    pub finishes_late: bool,
+    /// `work` is to end.
+    pub resting: bool,
 }
 
 pub struct Recorder {
@@ -74,8 +81,26 @@ impl Recorder {
         let mut log = self.log.lock().unwrap();
         while !wanted(&log) {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited in vain for {what}: {} accepted, {} handled, failed {:?}", log.accepted.len(), log.handled.len(), log.failed);
+            assert!(
+                !left.is_zero(),
+                "waited in vain for {what}: {} accepted, {} handled, failed {:?}",
+                log.accepted.len(),
+                log.handled.len(),
+                log.failed
+            );
             log = self.changed.wait_timeout(log, left).unwrap().0;
+        }
+    }
+
+    /// Handles one message of each partition at a time until it is told to rest.
+    pub fn work(&self) {
+        let mut log = self.log.lock().unwrap();
+        while !log.resting {
+            if log.handle(1) == 0 {
+                log = self.changed.wait(log).unwrap();
+            } else {
+                self.changed.notify_all();
+            }
         }
     }
 
@@ -109,11 +134,19 @@ impl Intake for Recorder {
         });
     }
 
-    fn revoked(&self, partitions: &[Partition], _: Instant) -> Vec<Position> {
-        self.read(|log| {
+    fn revoked(&self, partitions: &[Partition], deadline: Instant) -> Vec<Position> {
+        let late = self.read(|log| {
             log.revocations += 1;
+            log.finishes_late
+        });
+        if late {
+            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+            self.handle(usize::MAX);
+        }
+        self.read(|log| {
             let gone = partitions.iter().filter_map(|partition| Some((partition, log.lanes.remove(partition)?)));
-            gone.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? })).collect()
+            gone.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? }))
+                .collect()
         })
     }
 
@@ -125,6 +158,7 @@ impl Intake for Recorder {
     }
 
     fn accept(&self, message: Message) -> Room {
+        drop(self.changed.wait_while(self.log.lock().unwrap(), |log| log.stuck).unwrap());
         self.read(|log| {
             let at = &message.coordinates;
             let partition = Partition { topic: at.topic.clone(), number: at.partition };
@@ -160,7 +194,9 @@ impl Intake for Recorder {
     fn settled(&self) -> Vec<Position> {
         self.read(|log| {
             let moved = log.lanes.iter().filter(|(_, lane)| lane.settled > lane.confirmed);
-            moved.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? })).collect()
+            moved
+                .filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? }))
+                .collect()
         })
     }
 
@@ -199,7 +235,8 @@ pub async fn place(partitions: i32) -> Place {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
     let topic = format!("t{now}-{}", NEXT.fetch_add(1, Ordering::SeqCst));
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
     let new = NewTopic::new(&topic, partitions, TopicReplication::Fixed(1));
     admin.create_topics(&[new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
     Place { servers, topic, broker: None }
@@ -208,6 +245,10 @@ pub async fn place(partitions: i32) -> Place {
 impl Place {
     pub fn broker(&self) -> &Broker {
         self.broker.as_ref().unwrap()
+    }
+
+    pub fn is_real(&self) -> bool {
+        self.broker.is_none()
     }
 
     /// Properties of the topic's own group.
@@ -230,7 +271,11 @@ impl Place {
     pub fn join(&self, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
         let mut settings = Settings::default();
         settings.commit_interval = Duration::from_millis(20);
-        Consumer::start_with(settings, properties, &[self.topic.clone()], intake.clone()).unwrap()
+        self.join_with(settings, properties, intake)
+    }
+
+    pub fn join_with(&self, settings: Settings, properties: &Properties, intake: &Arc<Recorder>) -> ConsumerHandle {
+        Consumer::start_with(settings, properties, std::slice::from_ref(&self.topic), intake.clone()).unwrap()
     }
 
     pub fn producer(&self) -> Producer {
@@ -261,5 +306,20 @@ impl Place {
         let topics = BTreeMap::from([(self.topic.clone(), partitions)]);
         let offsets = committed(properties, &topics, Duration::from_secs(10)).unwrap();
         offsets.into_iter().map(|((_, partition), offset)| (partition, offset)).collect()
+    }
+
+    /// Waits until that many messages are committed: a commit that a rebalance refused is made up
+    /// for once its messages have come again.
+    pub fn wait_for_offsets(&self, properties: &Properties, partitions: i32, total: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let committed: i64 = self.offsets(properties, partitions).values().sum();
+            let total = i64::try_from(total).unwrap();
+            assert!(committed <= total, "{committed} of {total} committed");
+            if committed == total {
+                return;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for the commits: {committed} of {total}");
+        }
     }
 }

@@ -70,10 +70,11 @@ async fn apply(conn: &mut PgConnection) -> Result<(), StoreError> {
     // READ COMMITTED, so that what is read behind the lock is what its last holder left.
     let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(failed)?;
     tx.execute(LOCK).await.map_err(failed)?;
-    let schema: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'idempotent_jobs')")
-        .fetch_one(&mut *tx)
-        .await
-        .map_err(failed)?;
+    let schema: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'idempotent_jobs')")
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(failed)?;
     // Not IF NOT EXISTS: that asks for the right to create schemas even when there is one.
     if !schema {
         tx.execute(SCHEMA).await.map_err(failed)?;
@@ -119,7 +120,10 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
     .await
     .map_err(failed)?;
     if !sealed {
-        return Err(StoreError::lasting(DOING, "the trigger `sealed` on `idempotent_jobs.sealed` is missing or disabled"));
+        return Err(StoreError::lasting(
+            DOING,
+            "the trigger `sealed` on `idempotent_jobs.sealed` is missing or disabled",
+        ));
     }
     let lacking: Vec<String> = sqlx::query_scalar(
         "SELECT t || ': ' || p FROM (VALUES ('processed', 'SELECT'), ('processed', 'INSERT'), \
@@ -136,7 +140,11 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
 fn failed(error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
     // Insufficient privilege; and a schema the role may not look into does not exist for it.
-    if code.as_deref() == Some("42501") { denied(&error.to_string()) } else { StoreError::driver::<Postgres>(DOING, error) }
+    if code.as_deref() == Some("42501") {
+        denied(&error.to_string())
+    } else {
+        StoreError::driver::<Postgres>(DOING, error)
+    }
 }
 
 fn denied(what: &str) -> StoreError {

@@ -6,8 +6,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection, Postgres, Row};
 
 use super::migrate;
-use crate::store::slots::connect;
 use crate::store::StoreError;
+use crate::store::slots::connect;
 
 /// The oldest server whose behaviour is known here.
 const OLDEST: i32 = 140_000;

@@ -22,7 +22,10 @@ pub(super) async fn prepare(conn: &mut PgConnection) -> Result<Guard, StoreError
     .await
     .map_err(failed)?;
     if standby {
-        return Err(StoreError::transient(DOING, "the server is a standby, which cannot write: connect to the primary"));
+        return Err(StoreError::transient(
+            DOING,
+            "the server is a standby, which cannot write: connect to the primary",
+        ));
     }
     if read_only {
         let why = "the database is set to read-only (default_transaction_read_only)";
@@ -67,9 +70,13 @@ mod tests {
 
     #[test]
     fn synchronous_commit_is_raised_and_never_lowered() {
-        for (found, forced) in
-            [("off", "on"), ("local", "on"), ("on", "on"), ("remote_write", "remote_write"), ("remote_apply", "remote_apply")]
-        {
+        for (found, forced) in [
+            ("off", "on"),
+            ("local", "on"),
+            ("on", "on"),
+            ("remote_write", "remote_write"),
+            ("remote_apply", "remote_apply"),
+        ] {
             assert_eq!(at_least_on(found.into()), forced);
         }
     }

@@ -66,12 +66,11 @@ async fn insert(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<bool, E
 
 /// The transaction holds the write lock: no other start judges by the same record.
 async fn recorded(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<Recorded, Error> {
-    let (group, topic, key_form, scheme) = sqlx::query_as(
-        "SELECT \"group\", topic, key_form, scheme FROM main.idempotent_jobs_jobs WHERE name = $1",
-    )
-    .bind(job.name)
-    .fetch_one(conn)
-    .await?;
+    let (group, topic, key_form, scheme) =
+        sqlx::query_as("SELECT \"group\", topic, key_form, scheme FROM main.idempotent_jobs_jobs WHERE name = $1")
+            .bind(job.name)
+            .fetch_one(conn)
+            .await?;
     Ok(Recorded { group, topic, key_form, scheme })
 }
 

@@ -19,10 +19,8 @@ const STEPS: i32 = 10_000;
 pub(super) async fn prepare(conn: &mut SqliteConnection) -> Result<Guard, StoreError> {
     let permitted = Arc::new(AtomicBool::new(false));
     let abandoned = Arc::new(AtomicBool::new(false));
-    let mut handle = conn
-        .lock_handle()
-        .await
-        .map_err(|error| StoreError::driver::<Sqlite>("preparing a connection", error))?;
+    let mut handle =
+        conn.lock_handle().await.map_err(|error| StoreError::driver::<Sqlite>("preparing a connection", error))?;
     let commit = Arc::clone(&permitted);
     handle.set_commit_hook(move || commit.load(Ordering::SeqCst));
     let interrupt = Arc::clone(&abandoned);
