@@ -198,7 +198,11 @@ impl World {
         let told = |seen: &Seen| ends.iter().all(|((topic, number), end)| seen.is_committed(topic, *number, *end));
         while !self.events.wait_briefly(LOOK, told) && !self.has_committed(&ends) {
             let seen = self.events.seen();
-            assert!(seen.deserter().is_none() && Instant::now() < deadline, "offsets stay behind:\n{}", seen.describe());
+            assert!(
+                seen.deserter().is_none() && Instant::now() < deadline,
+                "offsets stay behind:\n{}",
+                seen.describe()
+            );
         }
     }
 
