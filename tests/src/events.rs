@@ -57,7 +57,8 @@ impl Seen {
         self.ended.contains(&source)
     }
 
-    fn deserter(&self) -> Option<Source> {
+    /// A program that ended and was not dismissed.
+    pub fn deserter(&self) -> Option<Source> {
         self.ended.difference(&self.dismissed).min().copied()
     }
 

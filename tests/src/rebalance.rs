@@ -5,6 +5,7 @@ use std::time::Duration;
 use idempotent_jobs::__private::Point;
 
 use crate::child::Child;
+use crate::events;
 use crate::world::World;
 
 /// How the flow is disturbed.
@@ -30,6 +31,10 @@ pub struct Seen {
 /// How long a member may take to get its share: the dead one's session, and a rebalance.
 const SHARE: Duration = Duration::from_secs(60);
 
+/// A visitor that got so much to do leaves; it may also get less in this time.
+const BUSY: usize = 40;
+const BRIEFLY: Duration = Duration::from_secs(2);
+
 /// Plays the plan in the world, with these librdkafka properties for both members.
 ///
 /// The first member has one worker thread, the second a `current_thread` runtime: a callback
@@ -52,9 +57,12 @@ pub fn run(world: &World, plan: Plan, properties: &[(&str, &str)]) -> Seen {
         let visitor = start("current_thread");
         world.joined(&visitor, SHARE);
         let source = visitor.source;
+        // It leaves in the middle of its work.
+        world.send_up_to(goal);
+        let work = |seen: &events::Seen| seen.count(source, Point::Claimed) >= BUSY;
+        world.events.wait_briefly(BRIEFLY, work);
         leave(visitor, plan.kill_every > 0 && visit % plan.kill_every == 0);
         by_visitor += world.events.seen().count(source, Point::Claimed);
-        world.send_up_to(goal);
     }
     world.settled(SHARE * 3);
     host.stop();

@@ -37,10 +37,16 @@ pub struct World {
 /// Between two messages for a member that has yet to join.
 const DRIP: Duration = Duration::from_millis(50);
 
+/// Between two questions to the broker, when the programs tell nothing.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The last offset sent to each partition.
+type Ends = HashMap<(&'static str, i32), i64>;
+
 #[derive(Default)]
 struct Sent {
     ids: Vec<i64>,
-    ends: HashMap<(&'static str, i32), i64>,
+    ends: Ends,
 }
 
 /// What became of the messages that were sent.
@@ -183,10 +189,27 @@ impl World {
     }
 
     /// Waits until every message sent so far has its offset committed.
+    ///
+    /// # Panics
+    /// At the deadline.
     pub fn settled(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
         let ends = self.sent().ends.clone();
-        let all = |seen: &Seen| ends.iter().all(|((topic, number), end)| seen.is_committed(topic, *number, *end));
-        self.events.wait("every offset to be committed", limit, |seen| all(seen).then_some(()));
+        let told = |seen: &Seen| ends.iter().all(|((topic, number), end)| seen.is_committed(topic, *number, *end));
+        while !self.events.wait_briefly(LOOK, told) && !self.has_committed(&ends) {
+            let seen = self.events.seen();
+            assert!(
+                seen.deserter().is_none() && Instant::now() < deadline,
+                "offsets stay behind:\n{}",
+                seen.describe()
+            );
+        }
+    }
+
+    /// A program that dies while it tells of a commit tells the rest to nobody: the broker knows.
+    fn has_committed(&self, ends: &Ends) -> bool {
+        let committed = self.broker.committed(&self.group, self.topic.0, self.topic.1);
+        ends.iter().all(|((_, number), end)| usize::try_from(*number).is_ok_and(|number| committed[number] > *end))
     }
 
     /// Compares what was sent with the effects.

@@ -32,5 +32,5 @@ fn con_02_the_consumer_protocol_loses_nothing_also_when_members_are_killed() {
 /// CON-13: more than a lane holds is there when partitions move, so they move while paused.
 #[test]
 fn con_13_partitions_that_moved_while_paused_go_on() {
-    play(Plan { visits: 2, kill_every: 0, messages: 20_000 }, &[("group.protocol", "consumer")]);
+    play(Plan { visits: 1, kill_every: 0, messages: 20_000 }, &[("group.protocol", "consumer")]);
 }

@@ -135,6 +135,18 @@ fn a_database_and_brokers_that_do_not_answer_are_reported_together() {
 }
 
 #[test]
+fn a_postgresql_that_does_not_answer_is_reported() {
+    let world = World::embedded(PARCELS);
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let nobody = socket.local_addr().expect("a bound port has a number");
+    drop(socket);
+    let url = format!("postgres://someone:secret@{nobody}/jobs");
+    let error = world.work_as(["for_postgres"], |builder| builder.database_url(url)).fails();
+    words(&error, &["the worker did not start", "the database cannot be used"]);
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[test]
 fn another_group_that_claims_a_jobs_name_is_refused() {
     let world = World::embedded(PARCELS);
     let first = world.work(["plain"]);
