@@ -1,4 +1,5 @@
 //! The short programs, run.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as expected")]
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,5 @@
 //! The quickstart, run as a user runs it: on what it brings, from another folder.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as expected")]
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -34,7 +35,13 @@ fn totals(command: &mut Command) -> BTreeMap<String, i64> {
 
 /// What holds for every run: all is there once, though messages came twice and workers died.
 fn assert_exactly_once(totals: &BTreeMap<String, i64>, orders: i64, cents: i64) {
-    let expected = BTreeMap::from([("orders", orders), ("sent", orders + (orders + 2) / 3), ("cents", cents), ("lost", 0), ("doubled", 0)]);
+    let expected = BTreeMap::from([
+        ("orders", orders),
+        ("sent", orders + (orders + 2) / 3),
+        ("cents", cents),
+        ("lost", 0),
+        ("doubled", 0),
+    ]);
     let found: BTreeMap<_, _> = expected.keys().map(|name| (*name, totals[*name])).collect();
     assert_eq!(found, expected);
     assert!(totals["kills"] >= 3, "{totals:?}");
@@ -70,7 +77,12 @@ fn kept() -> String {
 /// The kept orders so many times over, ids of their own each time.
 fn many(times: i64) -> String {
     let kept = kept();
-    let rows: Vec<(i64, &str)> = kept.lines().skip(1).map(|line| line.split_once(',').unwrap()).map(|(id, rest)| (id.parse().unwrap(), rest)).collect();
+    let rows: Vec<(i64, &str)> = kept
+        .lines()
+        .skip(1)
+        .map(|line| line.split_once(',').unwrap())
+        .map(|(id, rest)| (id.parse().unwrap(), rest))
+        .collect();
     let mut text = HEADER.to_owned();
     for round in 0..times {
         rows.iter().for_each(|(id, rest)| text += &format!("\n{},{rest}", id + round * 10_000));
@@ -107,7 +119,11 @@ fn the_table_is_for_people_and_names_the_same_numbers() {
     let output = quickstart(&["--csv", file.path()]).output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{table}");
-    for line in ["orders                           2", "total                        5,866", "lost                             0"] {
+    for line in [
+        "orders                           2",
+        "total                        5,866",
+        "lost                             0",
+    ] {
         assert!(table.contains(line), "no `{line}` in\n{table}");
     }
 }
@@ -121,7 +137,10 @@ fn refused(command: &mut Command) -> String {
 
 #[test]
 fn a_bad_line_is_named_by_its_number_and_nothing_is_sent() {
-    let file = File::new("bad", format!("{HEADER}\n1,4,1997-01-01,2,2933\n2,4,1997-02-30,2,2933\n3,4,1997-01-01,2,x\n").as_bytes());
+    let file = File::new(
+        "bad",
+        format!("{HEADER}\n1,4,1997-01-01,2,2933\n2,4,1997-02-30,2,2933\n3,4,1997-01-01,2,x\n").as_bytes(),
+    );
     let said = refused(&mut quickstart(&["--csv", file.path()]));
     assert!(said.contains("nothing was sent"), "{said}");
     assert!(said.contains("line 3: ordered_on `1997-02-30`"), "{said}");

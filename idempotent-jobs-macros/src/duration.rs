@@ -14,14 +14,12 @@ pub(crate) struct Backoff {
 
 /// The budget of an attempt, in milliseconds.
 pub(crate) fn timeout(text: &LitStr) -> syn::Result<u64> {
-    millis(&text.value())
-        .map_err(|why| syn::Error::new(text.span(), format!("{why}: write `timeout = \"30s\"`")))
+    millis(&text.value()).map_err(|why| syn::Error::new(text.span(), format!("{why}: write `timeout = \"30s\"`")))
 }
 
 /// The waits between attempts.
 pub(crate) fn backoff(text: &LitStr) -> syn::Result<Backoff> {
-    range(&text.value())
-        .map_err(|why| syn::Error::new(text.span(), format!("{why}: write `backoff = \"100ms..30s\"`")))
+    range(&text.value()).map_err(|why| syn::Error::new(text.span(), format!("{why}: write `backoff = \"100ms..30s\"`")))
 }
 
 fn range(text: &str) -> Result<Backoff, String> {
@@ -30,11 +28,7 @@ fn range(text: &str) -> Result<Backoff, String> {
     };
     let backoff = Backoff { min_ms: millis(min)?, max_ms: millis(max)? };
     if backoff.min_ms > backoff.max_ms {
-        return Err(format!(
-            "the shortest wait, `{}`, is longer than the longest, `{}`",
-            min.trim(),
-            max.trim()
-        ));
+        return Err(format!("the shortest wait, `{}`, is longer than the longest, `{}`", min.trim(), max.trim()));
     }
     Ok(backoff)
 }

@@ -145,9 +145,8 @@ fn isolation(word: Ident) -> syn::Result<Isolation> {
         "repeatable_read" => "RepeatableRead",
         "serializable" => "Serializable",
         other => {
-            let text = format!(
-                "`{other}` is no isolation level: write `read_committed`, `repeatable_read` or `serializable`"
-            );
+            let text =
+                format!("`{other}` is no isolation level: write `read_committed`, `repeatable_read` or `serializable`");
             return Err(syn::Error::new(word.span(), text));
         }
     };

@@ -96,12 +96,7 @@ fn entries(list: &LitStr, example: &str, errors: &mut Errors) -> Vec<String> {
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-fn unique(
-    parts: impl Iterator<Item = syn::Result<Part>>,
-    span: Span,
-    option: &str,
-    errors: &mut Errors,
-) -> Vec<Part> {
+fn unique(parts: impl Iterator<Item = syn::Result<Part>>, span: Span, option: &str, errors: &mut Errors) -> Vec<Part> {
     let mut known: Vec<Part> = Vec::new();
     for part in parts {
         match part {
@@ -135,9 +130,8 @@ fn read_part(text: &str) -> Result<(String, Source), String> {
 }
 
 fn header(text: &str) -> Result<String, String> {
-    let malformed = || {
-        format!("`{text}` is not a part of a key: a header is written `header(ce_id)`, a field `order_id`")
-    };
+    let malformed =
+        || format!("`{text}` is not a part of a key: a header is written `header(ce_id)`, a field `order_id`");
     let inside = text.strip_prefix("header").map(str::trim_start).and_then(|rest| rest.strip_prefix('('));
     let name = inside.and_then(|rest| rest.strip_suffix(')')).ok_or_else(malformed)?.trim();
     if name.is_empty() {
@@ -190,9 +184,7 @@ fn wire_path(text: &str) -> Result<String, String> {
     let segments: Vec<_> = text.split('.').map(str::trim).collect();
     let strange = |c: char| c.is_whitespace() || c.is_control() || "()\"'\\".contains(c);
     if segments.iter().any(|segment| segment.is_empty() || segment.contains(strange)) {
-        return Err(format!(
-            "`{text}` is not a path in the payload: write the names on the wire, as in `customer.id`"
-        ));
+        return Err(format!("`{text}` is not a path in the payload: write the names on the wire, as in `customer.id`"));
     }
     Ok(segments.join("."))
 }
@@ -212,21 +204,14 @@ mod tests {
     fn names(list: &str) -> Result<Vec<String>, Vec<String>> {
         let mut errors = Errors::default();
         let parts = parts(&LitStr::new(list, Span::call_site()), &mut errors);
-        if errors.is_empty() {
-            Ok(parts.into_iter().map(|part| part.name).collect())
-        } else {
-            Err(errors.texts())
-        }
+        if errors.is_empty() { Ok(parts.into_iter().map(|part| part.name).collect()) } else { Err(errors.texts()) }
     }
 
     #[test]
     fn a_key_names_fields_and_headers_in_one_spelling() {
-        let read = names(" order_id ,customer . id, r#type,fn, 0, id.1, header( ce_id ), header, größe ")
-            .expect("legal");
-        assert_eq!(
-            read,
-            ["order_id", "customer.id", "type", "fn", "0", "id.1", "header(ce_id)", "header", "größe"]
-        );
+        let read =
+            names(" order_id ,customer . id, r#type,fn, 0, id.1, header( ce_id ), header, größe ").expect("legal");
+        assert_eq!(read, ["order_id", "customer.id", "type", "fn", "0", "id.1", "header(ce_id)", "header", "größe"]);
     }
 
     #[test]
@@ -270,18 +255,8 @@ mod tests {
 
     #[test]
     fn empty_lists_empty_parts_and_repeats_are_mistakes() {
-        for list in [
-            "",
-            "  ",
-            ",",
-            "a,",
-            ",a",
-            "a,,b",
-            "a, a",
-            "type, r#type",
-            "header(a), header( a )",
-            "a.b, a . b",
-        ] {
+        for list in ["", "  ", ",", "a,", ",a", "a,,b", "a, a", "type, r#type", "header(a), header( a )", "a.b, a . b"]
+        {
             names(list).expect_err(list);
         }
     }

@@ -4,8 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Data, DataEnum, DataStruct, DeriveInput, Fields, Generics, Ident, Index, LitStr, Member, Type,
-    Variant,
+    Attribute, Data, DataEnum, DataStruct, DeriveInput, Fields, Generics, Ident, Index, LitStr, Member, Type, Variant,
 };
 
 use crate::errors::Errors;
@@ -51,10 +50,7 @@ impl KeyPart {
             Data::Enum(data) => texts(&input.ident, data, errors),
             Data::Struct(data) => newtype(&input.ident, data, errors),
             Data::Union(data) => {
-                errors.over(
-                    data.union_token,
-                    "no value of a union has one text: write a struct with one field",
-                );
+                errors.over(data.union_token, "no value of a union has one text: write a struct with one field");
                 Shape::Wrong
             }
         };
@@ -94,10 +90,8 @@ fn newtype(ident: &Ident, data: &DataStruct, errors: &mut Errors) -> Shape {
 
 fn texts(ident: &Ident, data: &DataEnum, errors: &mut Errors) -> Shape {
     if data.variants.is_empty() {
-        errors.at(
-            ident.span(),
-            format!("`{ident}` has no value, so it has no text: add a variant with `#[key(\"…\")]`"),
-        );
+        errors
+            .at(ident.span(), format!("`{ident}` has no value, so it has no text: add a variant with `#[key(\"…\")]`"));
     }
     let mut texts: Vec<(Ident, String)> = Vec::new();
     for variant in &data.variants {
@@ -105,10 +99,7 @@ fn texts(ident: &Ident, data: &DataEnum, errors: &mut Errors) -> Shape {
         match texts.iter().find(|(_, known)| *known == text.value()) {
             Some((other, _)) => errors.over(
                 &text,
-                format!(
-                    "`{}` has the same text as `{other}`: two values of a key part need two texts",
-                    variant.ident
-                ),
+                format!("`{}` has the same text as `{other}`: two values of a key part need two texts", variant.ident),
             ),
             None => texts.push((variant.ident.clone(), text.value())),
         }

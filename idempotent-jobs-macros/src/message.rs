@@ -48,8 +48,7 @@ impl Message {
     fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Self> {
         let fields = fields(input, errors);
         let options = options(input, errors);
-        let topic =
-            required(&options, "topic", &input.ident, errors).and_then(errors, |text| names::topic(&text));
+        let topic = required(&options, "topic", &input.ident, errors).and_then(errors, |text| names::topic(&text));
         let key = required(&options, "key", &input.ident, errors);
         let partition_by = options.text("partition_by", errors).and_then(errors, |text| key::field(&text));
         let event = options.text("event", errors).and_then(errors, |text| names::event(&text));
@@ -136,21 +135,13 @@ fn required(options: &Options, name: &str, ident: &Ident, errors: &mut Errors) -
     given
 }
 
-fn key_of(
-    list: &LitStr,
-    input: &DeriveInput,
-    fields: &Punctuated<Field, Token![,]>,
-    errors: &mut Errors,
-) -> Vec<Part> {
+fn key_of(list: &LitStr, input: &DeriveInput, fields: &Punctuated<Field, Token![,]>, errors: &mut Errors) -> Vec<Part> {
     let mut key = Vec::new();
     for part in key::parts(list, errors) {
         if let Source::Header(_) = part.source {
             let name = &part.name;
             let why = "a message's key is computed from its own fields, so that a resend has the same one";
-            errors.at(
-                part.span,
-                format!("`{name}` is a header, and {why}: name a field, as in `key = \"order_id\"`"),
-            );
+            errors.at(part.span, format!("`{name}` is a header, and {why}: name a field, as in `key = \"order_id\"`"));
             continue;
         }
         key.extend(belonging(part, input, fields, errors));
@@ -170,11 +161,8 @@ fn belonging(
     errors: &mut Errors,
 ) -> Option<Part> {
     let Some(field) = fields.iter().find(|field| begins_with(&part, field)) else {
-        let known: Vec<_> = fields
-            .iter()
-            .filter_map(|field| field.ident.as_ref())
-            .map(|ident| ident.unraw().to_string())
-            .collect();
+        let known: Vec<_> =
+            fields.iter().filter_map(|field| field.ident.as_ref()).map(|ident| ident.unraw().to_string()).collect();
         errors.at(part.span, key::missing_field(&input.ident, &part.name, &known));
         return None;
     };
@@ -193,17 +181,11 @@ fn begins_with(part: &Part, field: &Field) -> bool {
 
 /// A key must not hang on a value that was not in the message.
 fn refuse_doubtful_presence(field: &Field, errors: &mut Errors) {
-    const DOUBTFUL: [&str; 5] =
-        ["default", "skip", "skip_serializing", "skip_deserializing", "skip_serializing_if"];
+    const DOUBTFUL: [&str; 5] = ["default", "skip", "skip_serializing", "skip_deserializing", "skip_serializing_if"];
     let name = field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
     for meta in serde_metas(&field.attrs) {
-        if let Some(word) =
-            meta.path().get_ident().filter(|word| DOUBTFUL.iter().any(|doubtful| word == doubtful))
-        {
-            errors.over(
-                &meta,
-                format!("`{name}` is part of the key, so it is in every message: remove `{word}`"),
-            );
+        if let Some(word) = meta.path().get_ident().filter(|word| DOUBTFUL.iter().any(|doubtful| word == doubtful)) {
+            errors.over(&meta, format!("`{name}` is part of the key, so it is in every message: remove `{word}`"));
         }
     }
 }

@@ -81,12 +81,7 @@ impl Parse for Written {
 
 impl Options {
     /// Reads `tokens`, the inside of `attribute`; unknown and repeated options are reported here.
-    pub(crate) fn parse(
-        attribute: &str,
-        legal: &'static [Legal],
-        tokens: TokenStream,
-        errors: &mut Errors,
-    ) -> Self {
+    pub(crate) fn parse(attribute: &str, legal: &'static [Legal], tokens: TokenStream, errors: &mut Errors) -> Self {
         let names = quoted(legal.iter().map(|option| option.name));
         let known = format!("the options of `{attribute}` are {names}");
         let mut options = Self { legal, written: Vec::new(), unclear: false };
@@ -128,13 +123,7 @@ impl Options {
         self.read(name, kind, errors, |_: &Ident| true)
     }
 
-    fn read<T: Parse>(
-        &self,
-        name: &str,
-        kind: &str,
-        errors: &mut Errors,
-        fits: impl FnOnce(&T) -> bool,
-    ) -> Given<T> {
+    fn read<T: Parse>(&self, name: &str, kind: &str, errors: &mut Errors, fits: impl FnOnce(&T) -> bool) -> Given<T> {
         let Some(written) = self.written.iter().find(|written| written.name == name) else {
             return Given::Absent;
         };

@@ -4,8 +4,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, ConstParam, FnArg, GenericParam, Ident, PatType, ReturnType, Safety, Signature, Type,
-    TypeParam, Visibility, token,
+    Attribute, ConstParam, FnArg, GenericParam, Ident, PatType, ReturnType, Safety, Signature, Type, TypeParam,
+    Visibility, token,
 };
 
 use crate::errors::Errors;
@@ -49,8 +49,7 @@ impl Handler {
         let mut arguments = sig.inputs.iter().filter_map(typed);
         let handle = first(arguments.next(), closing, &mut found);
         let payload = second(arguments.next(), handle.is_none(), closing, &mut found);
-        let extractors: Vec<_> =
-            arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
+        let extractors: Vec<_> = arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
         let output = output(&sig, &mut found);
         let nameable = sig.generics.params.is_empty() && sig.receiver().is_none();
         let callable = found.is_empty();
@@ -133,17 +132,12 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
 fn refuse_parameter(parameter: &GenericParam, errors: &mut Errors) {
     match parameter {
         GenericParam::Lifetime(lifetime) => {
-            errors.over(
-                lifetime,
-                format!("a job's arguments need no lifetimes: remove `{}`", lifetime.lifetime),
-            );
+            errors.over(lifetime, format!("a job's arguments need no lifetimes: remove `{}`", lifetime.lifetime));
         }
         GenericParam::Type(TypeParam { ident, .. }) | GenericParam::Const(ConstParam { ident, .. }) => {
             errors.over(
                 parameter,
-                format!(
-                    "a job is registered once, with types that are known: write a type instead of `{ident}`"
-                ),
+                format!("a job is registered once, with types that are known: write a type instead of `{ident}`"),
             );
         }
     }
@@ -152,15 +146,11 @@ fn refuse_parameter(parameter: &GenericParam, errors: &mut Errors) {
 fn output(sig: &Signature, errors: &mut Errors) -> Option<Type> {
     match &sig.output {
         ReturnType::Default => {
-            errors.at(
-                sig.paren_token.span.close(),
-                "a job says how it went: write `-> JobResult` and end with `Ok(())`",
-            );
+            errors
+                .at(sig.paren_token.span.close(), "a job says how it went: write `-> JobResult` and end with `Ok(())`");
             None
         }
-        ReturnType::Type(_, output)
-            if flat(output.to_token_stream()).iter().any(|token| is_word(token, "impl")) =>
-        {
+        ReturnType::Type(_, output) if flat(output.to_token_stream()).iter().any(|token| is_word(token, "impl")) => {
             errors.over(output, "a job says how it went: write `-> JobResult`");
             None
         }
@@ -171,8 +161,8 @@ fn output(sig: &Signature, errors: &mut Errors) -> Option<Type> {
 fn handle(ty: &Type, errors: &mut Errors) -> Option<Type> {
     if let Type::Reference(reference) = bare(ty) {
         let handle = bare(&reference.elem);
-        let named = matches!(handle, Type::Path(_) | Type::Macro(_))
-            && borrowed(&flat(handle.to_token_stream())).is_none();
+        let named =
+            matches!(handle, Type::Path(_) | Type::Macro(_)) && borrowed(&flat(handle.to_token_stream())).is_none();
         let forever = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
         if reference.mutability.is_some() && !forever && named {
             return Some(handle.clone());
@@ -188,10 +178,7 @@ fn fixed(argument: &PatType, role: &str, errors: &mut Errors) -> Option<Type> {
     if let Some(attr) =
         argument.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
     {
-        errors.over(
-            attr,
-            "a job has the same arguments in every build: put the `cfg` on two functions instead",
-        );
+        errors.over(attr, "a job has the same arguments in every build: put the `cfg` on two functions instead");
         return None;
     }
     let ty = bare(&argument.ty);

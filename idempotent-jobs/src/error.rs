@@ -68,6 +68,9 @@ impl fmt::Display for JobError {
 /// ```
 pub trait Terminal<T> {
     /// Gives the message up at once instead of retrying it.
+    ///
+    /// # Errors
+    /// The same error, made terminal.
     fn terminal(self) -> Result<T, JobError>;
 }
 
@@ -186,7 +189,9 @@ pub enum Error {
         detail: String,
     },
     /// Running jobs did not finish within the shutdown budget; their messages come again.
-    #[error("{running} running job(s) did not finish within {budget:?} and were rolled back; their messages are read again")]
+    #[error(
+        "{running} running job(s) did not finish within {budget:?} and were rolled back; their messages are read again"
+    )]
     ShutdownTimeout {
         /// Jobs still running when the budget ended.
         running: usize,

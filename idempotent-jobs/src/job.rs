@@ -86,6 +86,9 @@ impl<P: DeserializeOwned + Send + 'static> JobPayload for P {}
 /// The handler as the generated block calls it.
 pub type Entry<H, P> = for<'a> fn(&'a mut H, P, &'a Context) -> Running<'a>;
 
+/// An extractor's [`check`](crate::Extract::check): what it misses, in one sentence.
+pub type Check = fn(&States) -> Result<(), String>;
+
 /// A job under declaration, its types still known. Built by generated code only.
 ///
 /// Its methods bound neither type: [`register`](crate::registry::register) does so once, so that
@@ -94,7 +97,7 @@ pub struct Declaration<H, P> {
     spec: Spec,
     parts: Vec<Part<P>>,
     key_fields: Vec<KeyField>,
-    checks: Vec<fn(&States) -> Result<(), String>>,
+    checks: Vec<Check>,
     entry: Entry<H, P>,
 }
 
@@ -179,7 +182,7 @@ impl<H, P> Declaration<H, P> {
 
     /// A further argument of the handler, by its extractor's check.
     #[must_use]
-    pub fn argument(mut self, check: fn(&States) -> Result<(), String>) -> Self {
+    pub fn argument(mut self, check: Check) -> Self {
         self.checks.push(check);
         self
     }

@@ -42,7 +42,9 @@ pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.
 pub mod prelude {
-    pub use crate::{Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job};
+    pub use crate::{
+        Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job,
+    };
 
     #[cfg(feature = "postgres")]
     pub use crate::PgTx;

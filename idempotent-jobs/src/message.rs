@@ -46,7 +46,8 @@ pub struct Message {
 impl Message {
     /// Bytes it occupies in memory, roughly: what lanes are bounded by.
     pub(crate) fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 48).sum();
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 48).sum();
         size_of::<Self>() + self.key.as_ref().map_or(0, Vec::len) + self.payload.as_ref().map_or(0, Vec::len) + headers
     }
 }

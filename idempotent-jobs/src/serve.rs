@@ -24,6 +24,11 @@ type Committed = BTreeMap<(String, i32), i64>;
 
 /// Checks, consumes, shuts down.
 pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
+    // Heard from the first moment: a signal during the checks must not kill by its default action.
+    if builder.shutdown.is_none() {
+        let signal = asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?;
+        builder.shutdown = Some(signal);
+    }
     let linked = registry::all();
     let properties = builder.properties();
     let url = builder.database_url.take().or_else(|| builder.env.then(|| std::env::var("DATABASE_URL").ok()).flatten());
@@ -50,7 +55,9 @@ fn unknown_database() -> String {
         known.push("`sqlite://…`");
     }
     let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
-    format!("the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds")
+    format!(
+        "the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds"
+    )
 }
 
 /// Everything that can be found wrong without knowing the database.
@@ -68,8 +75,10 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
     problems.extend(more);
     properties.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
 
-    let topics: Vec<String> = jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
-    let (store, committed) = tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
+    let topics: Vec<String> =
+        jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
+    let (store, committed) =
+        tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
     let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
     let store = store.map_err(|error| problems.push(format!("the database cannot be used: {}", Chain(&error)))).ok();
     let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
@@ -117,7 +126,14 @@ async fn register<S: Store>(
         .map(|job| {
             let spec = job.spec();
             let shared = shared.iter().any(|name| name == spec.name);
-            JobRow { name: spec.name, group, topic: spec.topic, key_form: &spec.key_form, scheme: spec.scheme.id(), shared }
+            JobRow {
+                name: spec.name,
+                group,
+                topic: spec.topic,
+                key_form: &spec.key_form,
+                scheme: spec.scheme.id(),
+                shared,
+            }
         })
         .collect();
     let offset = |topic: &str, partition: i32| committed.get(&(topic.to_owned(), partition)).copied();
@@ -141,10 +157,7 @@ async fn consume<S: Store>(
     budget: Duration,
 ) -> Result<(), Error> {
     let _stop = StopWhenDropped(Arc::clone(&engine));
-    let signal = match shutdown {
-        Some(signal) => signal,
-        None => asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?,
-    };
+    let signal = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
     let consumer = Consumer::start(properties, topics, engine.clone()).map_err(Error::Start)?;
     let mut workers = JoinSet::new();
     for _ in 0..engine.width() {

@@ -1,6 +1,6 @@
 //! A broker to test on: librdkafka's own in this process, or a real one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_jobs::embedded;
 use rdkafka::ClientConfig;
@@ -13,7 +13,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::servers::{self, Turn};
-use crate::wait_for;
+use crate::{PATIENCE, wait_for};
 
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -76,9 +76,12 @@ impl Broker {
     }
 
     fn make(&self, topics: &[(&str, i32)]) {
-        let admin: AdminClient<DefaultClientContext> = config(&self.servers).create().expect("an admin client can be made");
-        let new: Vec<_> =
-            topics.iter().map(|(name, partitions)| NewTopic::new(name, *partitions, TopicReplication::Fixed(1))).collect();
+        let admin: AdminClient<DefaultClientContext> =
+            config(&self.servers).create().expect("an admin client can be made");
+        let new: Vec<_> = topics
+            .iter()
+            .map(|(name, partitions)| NewTopic::new(name, *partitions, TopicReplication::Fixed(1)))
+            .collect();
         let made = wait_for(admin.create_topics(&new, &AdminOptions::new())).expect("the broker answers");
         for result in made {
             match result {
@@ -107,9 +110,10 @@ impl Broker {
     }
 
     fn enqueue(&self, topic: &str, record: &Wire) -> rdkafka::producer::future_producer::DeliveryFuture {
-        let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
-            headers.insert(Header { key, value: Some(value) })
-        });
+        let headers = record
+            .headers
+            .iter()
+            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: Some(value) }));
         let mut wire = FutureRecord::to(topic).partition(record.partition).headers(headers);
         wire.key = record.key.as_ref();
         wire.payload = record.payload.as_ref();
@@ -121,13 +125,19 @@ impl Broker {
     /// # Panics
     /// When the broker does not answer.
     pub fn begin_at_end(&self, group: &str, topic: &str, partitions: i32) {
-        let consumer: BaseConsumer = config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
+        let consumer: BaseConsumer =
+            config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
             let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
             list.add_partition_offset(topic, partition, Offset::Offset(end)).expect("an end is an offset");
         }
-        consumer.commit(&list, CommitMode::Sync).expect("the group's offsets can be set");
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(why) = consumer.commit(&list, CommitMode::Sync) {
+            // A broker that has just started has no coordinator for the group yet.
+            assert!(Instant::now() < deadline, "the group's offsets cannot be set: {why}");
+            let _ = consumer.poll(Duration::from_millis(200));
+        }
     }
 
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.
@@ -135,7 +145,8 @@ impl Broker {
     /// # Panics
     /// When the broker does not answer.
     pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> Vec<i64> {
-        let consumer: BaseConsumer = config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
+        let consumer: BaseConsumer =
+            config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
         let mut list = TopicPartitionList::new();
         list.add_partition_range(topic, 0, partitions - 1);
         let found = consumer.committed_offsets(list, ANSWER).expect("the broker knows the group's offsets");

@@ -19,7 +19,8 @@ use crate::events::{self, Events, Source};
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test's own path");
     let folder = own.parent().expect("an executable lies in a folder");
-    let folder = if folder.ends_with("deps") { folder.parent().expect("`deps` lies in the profile's folder") } else { folder };
+    let folder =
+        if folder.ends_with("deps") { folder.parent().expect("`deps` lies in the profile's folder") } else { folder };
     let path = folder.join(name);
     assert!(path.exists(), "{name} is not built: run `cargo build -p tests --bins`");
     path

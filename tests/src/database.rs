@@ -59,7 +59,8 @@ macro_rules! on {
         wait_for(async {
             match $database.kind {
                 Kind::Sqlite => {
-                    let mut $conn = SqliteConnection::connect($database.url()).await.expect("the test's database opens");
+                    let mut $conn =
+                        SqliteConnection::connect($database.url()).await.expect("the test's database opens");
                     let result = $body;
                     $conn.close().await.expect("the test's database closes");
                     result

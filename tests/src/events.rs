@@ -64,7 +64,8 @@ impl Seen {
     /// Counts and last lines, for whoever reads a failure.
     pub fn describe(&self) -> String {
         let mut text = String::new();
-        let mut counts: Vec<_> = self.counts.iter().map(|((source, point), n)| (*source, format!("{point:?}"), n)).collect();
+        let mut counts: Vec<_> =
+            self.counts.iter().map(|((source, point), n)| (*source, format!("{point:?}"), n)).collect();
         counts.sort();
         for (source, point, n) in counts {
             let _ = writeln!(text, "  program {source}: {n} × {point}");

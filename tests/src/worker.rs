@@ -75,7 +75,9 @@ impl Running {
     }
 
     fn wait(&self) -> Result<(), Error> {
-        self.ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the worker goes on:\n{}", self.events.seen().describe()))
+        self.ended
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("the worker goes on:\n{}", self.events.seen().describe()))
     }
 }
 

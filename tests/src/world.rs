@@ -156,7 +156,12 @@ impl World {
         let deadline = Instant::now() + limit;
         let works = |seen: &Seen| seen.count(child.source, Point::Claimed) > 0;
         while !self.events.wait_briefly(DRIP, works) {
-            assert!(Instant::now() < deadline, "program {} got nothing to do:\n{}", child.source, self.events.seen().describe());
+            assert!(
+                Instant::now() < deadline,
+                "program {} got nothing to do:\n{}",
+                child.source,
+                self.events.seen().describe()
+            );
             self.send_up_to(self.next.load(Ordering::Relaxed) + i64::from(self.topic.1));
         }
     }

@@ -1,8 +1,8 @@
 //! Messages and handlers that fail, end to end on the embedded broker and SQLite.
 
 mod failures {
-    pub mod jobs;
     mod attempts;
+    pub mod jobs;
     mod keys;
     mod poison;
 }

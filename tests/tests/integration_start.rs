@@ -64,7 +64,7 @@ fn mac_01_a_program_without_jobs_is_refused_and_told_how() {
 #[test]
 fn mac_01_an_expected_job_that_the_linker_dropped_is_named() {
     let world = World::embedded(PARCELS);
-    contains(&refused("distant_forgotten", &world), &["`distant`", "use my_jobs as _;"]);
+    contains(&refused("distant_forgotten", &world), &["the expected job `distant`", "use my_jobs as _;"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn all_problems_are_reported_together() {
         builder.expect_jobs(["vanished"])
     });
     let error = worker.fails();
-    words(&error, &["the worker did not start", "`Mailer`", "`vanished`", "enable.auto.commit", "no.such.property"]);
+    words(&error, &["the worker did not start", "::Mailer`", "`vanished`", "enable.auto.commit", "no.such.property"]);
     words(&error, &["`for_postgres` takes `&mut PgTx`", "SQLite"]);
 }
 

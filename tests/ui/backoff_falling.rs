@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id", backoff = "30s..100ms")]
-async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+async fn charge(_tx: &mut PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-const fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+const fn charge(_tx: &mut PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge<'a, T, const N: usize>(tx: &'a mut PgTx, job: T) -> JobResult {
+async fn charge<'a, T, const N: usize>(_tx: &'a mut PgTx, _job: T) -> JobResult {
     Ok(())
 }
 

@@ -9,7 +9,7 @@ struct Shop;
 
 impl Shop {
     #[idempotent_job(topic = "orders", key = "order_id")]
-    async fn charge(&self, tx: &mut PgTx, job: Charge) -> JobResult {
+    async fn charge(&self, _tx: &mut PgTx, _job: Charge) -> JobResult {
         Ok(())
     }
 }

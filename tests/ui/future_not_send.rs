@@ -8,7 +8,7 @@ struct Charge {
 async fn wait() {}
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+async fn charge(_tx: &mut PgTx, job: Charge) -> JobResult {
     let local = std::rc::Rc::new(job.order_id);
     wait().await;
     drop(local);

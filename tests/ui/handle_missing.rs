@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(job: Charge) -> JobResult {
+async fn charge(_job: Charge) -> JobResult {
     Ok(())
 }
 

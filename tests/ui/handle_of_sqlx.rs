@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(tx: &mut sqlx::Transaction<'_, sqlx::Postgres>, job: Charge) -> JobResult {
+async fn charge(_tx: &mut sqlx::Transaction<'_, sqlx::Postgres>, _job: Charge) -> JobResult {
     Ok(())
 }
 

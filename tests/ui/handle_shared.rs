@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(tx: &PgTx, job: Charge) -> JobResult {
+async fn charge(_tx: &PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id", isolation = serializable)]
-async fn charge(tx: &mut SqliteTx, job: Charge) -> JobResult {
+async fn charge(_tx: &mut SqliteTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

@@ -11,7 +11,7 @@ struct Customer {
 }
 
 #[idempotent_job(topic = "orders", key = "customer.name")]
-async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+async fn charge(_tx: &mut PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

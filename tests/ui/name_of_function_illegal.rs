@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn belaste_größe(tx: &mut PgTx, job: Charge) -> JobResult {
+async fn belaste_größe(_tx: &mut PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 

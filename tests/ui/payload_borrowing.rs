@@ -7,7 +7,7 @@ struct Charge<'a> {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(tx: &mut PgTx, job: Charge<'_>) -> JobResult {
+async fn charge(_tx: &mut PgTx, _job: Charge<'_>) -> JobResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders", key = "order_id")]
-async fn charge(tx: &mut PgTx, job: impl serde::de::DeserializeOwned) -> JobResult {
+async fn charge(_tx: &mut PgTx, _job: impl serde::de::DeserializeOwned) -> JobResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ struct Charge {
 }
 
 #[idempotent_job(topic = "orders/eu", key = "order", retires = 3)]
-fn charge(tx: &mut String, job: Charge) -> JobResult {
+fn charge(_tx: &mut String, _job: Charge) -> JobResult {
     Ok(())
 }
 

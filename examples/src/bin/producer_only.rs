@@ -19,7 +19,8 @@ struct Ordered {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = |name: &str| arguments.next().ok_or(format!("usage: producer_only ORDER_ID AMOUNT_CENTS; {name} is missing"));
+    let mut next =
+        |name: &str| arguments.next().ok_or(format!("usage: producer_only ORDER_ID AMOUNT_CENTS; {name} is missing"));
     let message = Ordered { order_id: next("ORDER_ID")?.parse()?, amount_cents: next("AMOUNT_CENTS")?.parse()? };
 
     let producer = Producer::from_env().map_err(|problems| problems.join("\n"))?;

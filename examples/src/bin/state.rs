@@ -51,7 +51,10 @@ async fn bill(
 
     let event = headers.get("event").map(String::from_utf8_lossy).unwrap_or_default();
     // `meta.key` is the same on every attempt and redelivery: the one to pass on to a payment service.
-    let line = format!("{event}: {} for {} cents, key {}, offset {}, {retries} retries", job.parcel, tariff.cents, meta.key, meta.offset);
+    let line = format!(
+        "{event}: {} for {} cents, key {}, offset {}, {retries} retries",
+        job.parcel, tariff.cents, meta.key, meta.offset
+    );
     seen.send(line)?;
     Ok(())
 }

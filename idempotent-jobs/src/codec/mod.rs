@@ -16,9 +16,10 @@ use crate::message::Message;
 
 /// The payload's bytes; a tombstone is refused.
 pub(crate) fn payload(message: &Message) -> Result<&[u8], Rejection> {
-    message.payload.as_deref().ok_or_else(|| {
-        Rejection::new(Reason::Tombstone, "the payload is null and this job needs one")
-    })
+    message
+        .payload
+        .as_deref()
+        .ok_or_else(|| Rejection::new(Reason::Tombstone, "the payload is null and this job needs one"))
 }
 
 /// The payload as JSON, scanned once for all that need the wire value.
@@ -33,10 +34,15 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Document<'_>, Rejection> {
                 "the payload looks like schema registry framing, schema id {id}: this job reads plain JSON, so let the sender write it without a registry's serializer"
             )));
         }
-        [0xEF, 0xBB, 0xBF, ..] => return Err(refused("the payload begins with a UTF-8 byte order mark, which JSON has not: let the sender leave it out")),
+        [0xEF, 0xBB, 0xBF, ..] => {
+            return Err(refused(
+                "the payload begins with a UTF-8 byte order mark, which JSON has not: let the sender leave it out",
+            ));
+        }
         _ => {}
     }
-    let text = str::from_utf8(bytes).map_err(|error| refused(format!("the payload is not UTF-8 at byte {}", error.valid_up_to())))?;
+    let text = str::from_utf8(bytes)
+        .map_err(|error| refused(format!("the payload is not UTF-8 at byte {}", error.valid_up_to())))?;
     Document::parse(text).map_err(|fault| refused(format!("the payload is not JSON: {fault}")))
 }
 

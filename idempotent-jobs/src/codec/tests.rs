@@ -53,15 +53,24 @@ fn con_11_null_and_empty_are_refused_differently() {
     assert_eq!(payload(&message(None)).expect_err("a tombstone").reason, Reason::Tombstone);
     let empty = message(Some(Vec::new()));
     let rejection = scan(payload(&empty).expect("empty is not null")).expect_err("empty");
-    assert_eq!((rejection.reason, rejection.detail.as_str()), (Reason::Decode, "the payload is empty, and this job reads JSON"));
+    assert_eq!(
+        (rejection.reason, rejection.detail.as_str()),
+        (Reason::Decode, "the payload is empty, and this job reads JSON")
+    );
 }
 
 #[test]
 fn con_10_what_is_not_json_is_refused_with_its_place() {
     assert!(detail(charge(r#"{"a":"#)).ends_with("ends where a value is needed at line 1 column 6"));
     assert!(detail(read(b"\xff", &[])).ends_with("not UTF-8 at byte 0"));
-    assert!(detail(charge(r#"{"order_id":1,"op":"charge"} x"#)).ends_with("something follows the value at line 1 column 30"));
-    assert!(detail(charge(&format!(r#"{{"order_id":1,"op":"charge","x":{}}}"#, "[".repeat(200_000)))).contains("more than 127"));
+    assert!(
+        detail(charge(r#"{"order_id":1,"op":"charge"} x"#))
+            .ends_with("something follows the value at line 1 column 30")
+    );
+    assert!(
+        detail(charge(&format!(r#"{{"order_id":1,"op":"charge","x":{}}}"#, "[".repeat(200_000))))
+            .contains("more than 127")
+    );
     assert!(detail(charge(r#"{"order_id":1e999999,"op":"charge"}"#)).contains("number out of range"));
 }
 
@@ -76,7 +85,10 @@ fn sch_02_registry_framing_is_named_with_its_id() {
 fn sch_01_added_members_are_accepted_and_unknown_values_refused() {
     assert!(charge(r#"{"order_id":1,"op":"charge","new":{"deep":[1]}}"#).is_ok());
     let unknown = detail(charge(r#"{"order_id":1,"op":"chargeback"}"#));
-    assert_eq!(unknown, "the payload does not fit the job's type: unknown variant, expected `charge` or `refund` at line 1 column 31");
+    assert_eq!(
+        unknown,
+        "the payload does not fit the job's type: unknown variant, expected `charge` or `refund` at line 1 column 31"
+    );
     assert!(detail(charge(r#"{"order_id":1}"#)).contains("missing field `op`"));
 }
 
@@ -115,7 +127,10 @@ fn an_error_of_a_types_own_making_is_not_shown() {
     }
     #[derive(Debug, Deserialize)]
     enum Never {}
-    for text in [read::<Iban>(br#""DE12""#, &[]).expect_err("refused").detail, read::<Never>(br#""a, expected DE12""#, &[]).expect_err("refused").detail] {
+    for text in [
+        read::<Iban>(br#""DE12""#, &[]).expect_err("refused").detail,
+        read::<Never>(br#""a, expected DE12""#, &[]).expect_err("refused").detail,
+    ] {
         assert!(!text.contains("DE12"), "{text}");
     }
 }
@@ -222,7 +237,10 @@ fn payloads_that_are_no_structs_are_read() {
     let newtype = || [Part::field("order_id", |n: &Newtype| &n.0.order_id)];
     assert!(read(br#"{"order_id":1,"op":"refund"}"#, &newtype()).is_ok_and(|n| n.0.op == Op::Refund));
     assert!(lacks(read(br#"{"op":"refund"}"#, &newtype()), "order_id"));
-    assert_eq!(read(br#"{"type":"Paid","order_id":1}"#, &[Part::field("order_id", order_id)]).ok(), Some(Event::Paid { order_id: 1 }));
+    assert_eq!(
+        read(br#"{"type":"Paid","order_id":1}"#, &[Part::field("order_id", order_id)]).ok(),
+        Some(Event::Paid { order_id: 1 })
+    );
     assert!(read(br#"{"id":1}"#, &[Part::field("id", |f: &Flat| &f.inner.id)]).is_ok());
     assert!(read::<serde_json::Value>(b"[1,null]", &[]).is_ok());
     assert_eq!(read::<u64>(b" 7 ", &[]).ok(), Some(7));

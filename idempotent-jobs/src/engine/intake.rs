@@ -28,7 +28,10 @@ impl<S: Store> Intake for Engine<S> {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let running = lanes.running(partitions);
-                tracing::warn!(running, "gave partitions up while jobs still run: their claims keep the effects single");
+                tracing::warn!(
+                    running,
+                    "gave partitions up while jobs still run: their claims keep the effects single"
+                );
                 break;
             }
             lanes = self.rest.wait_timeout(lanes, left).expect("lanes do not panic").0;

@@ -198,10 +198,13 @@ impl<P: Default> Lanes<P> {
 
     /// The positions of these partitions that are to be committed.
     pub fn to_commit(&self, partitions: &[Partition]) -> Vec<Position> {
-        partitions.iter().filter_map(|partition| {
-            let offset = self.lanes.get(partition)?.offsets.to_commit()?;
-            Some(Position { partition: partition.clone(), offset })
-        }).collect()
+        partitions
+            .iter()
+            .filter_map(|partition| {
+                let offset = self.lanes.get(partition)?.offsets.to_commit()?;
+                Some(Position { partition: partition.clone(), offset })
+            })
+            .collect()
     }
 
     /// A position was committed.

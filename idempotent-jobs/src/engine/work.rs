@@ -95,14 +95,21 @@ impl<S: Store> Engine<S> {
         let at = &message.coordinates;
         let number = standing.failures + 1;
         let span = tracing::info_span!(
-            "job", job = spec.name, topic = spec.topic, partition = at.partition, offset = at.offset,
-            attempt = number, key_hash = tracing::field::Empty, outcome = tracing::field::Empty,
+            "job",
+            job = spec.name,
+            topic = spec.topic,
+            partition = at.partition,
+            offset = at.offset,
+            attempt = number,
+            key_hash = tracing::field::Empty,
+            outcome = tracing::field::Empty,
         );
         let began = Instant::now();
         let outcome = attempt(self, job, message, number).instrument(span.clone()).await;
         let word = outcome.as_str();
         span.record("outcome", word);
-        metrics::counter!(telemetry::OUTCOMES, "job" => spec.name, "topic" => spec.topic, "outcome" => word).increment(1);
+        metrics::counter!(telemetry::OUTCOMES, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
+            .increment(1);
         metrics::histogram!(telemetry::ATTEMPT_SECONDS, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .record(began.elapsed());
         span.in_scope(|| report(&outcome));
@@ -132,14 +139,19 @@ fn report(outcome: &Outcome) {
             "a message of a used key was skipped unverified: the first one was recorded under another `compare`"
         ),
         Outcome::Failed(failure) => tracing::warn!(error = %failure.detail, "the attempt failed and is made again"),
-        Outcome::Dead(rejection) => tracing::error!(reason = %rejection.reason, error = %rejection.detail, "cannot be processed"),
+        Outcome::Dead(rejection) => {
+            tracing::error!(reason = %rejection.reason, error = %rejection.detail, "cannot be processed")
+        }
     }
 }
 
 fn unknown_event(message: &Message) -> Rejection {
     let event = message.headers.get(EVENT_HEADER).map(String::from_utf8_lossy);
     let detail = match event {
-        Some(event) => format!("no job of this topic takes the event `{}`: deploy one first, or declare a job without `event`", event.chars().take(100).collect::<String>()),
+        Some(event) => format!(
+            "no job of this topic takes the event `{}`: deploy one first, or declare a job without `event`",
+            event.chars().take(100).collect::<String>()
+        ),
         None => "the message has no `event` header and every job of this topic takes one event only".to_owned(),
     };
     Rejection::new(Reason::UnknownEvent, detail)

@@ -51,7 +51,8 @@ impl Scheme {
     /// [`Reason::Decode`] when `payload` is not JSON, or when a compared path is not in it exactly once.
     /// Null is a value.
     pub fn fingerprint(&self, payload: &[u8]) -> Result<Fingerprint, Rejection> {
-        let text = str::from_utf8(payload).map_err(|error| refused(format!("the payload is not UTF-8 at byte {}", error.valid_up_to())))?;
+        let text = str::from_utf8(payload)
+            .map_err(|error| refused(format!("the payload is not UTF-8 at byte {}", error.valid_up_to())))?;
         let document = Document::parse(text).map_err(|fault| refused(format!("the payload is not JSON: {fault}")))?;
         self.of(&document)
     }

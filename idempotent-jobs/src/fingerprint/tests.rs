@@ -55,7 +55,8 @@ fn ded_02_fingerprints_are_frozen() {
 
 #[test]
 fn ded_02_another_amount_under_one_key_differs() {
-    let (ten, ninety) = (whole(r#"{"order_id":"A1","op":"pay","eur":10}"#), whole(r#"{"order_id":"A1","op":"pay","eur":90}"#));
+    let (ten, ninety) =
+        (whole(r#"{"order_id":"A1","op":"pay","eur":10}"#), whole(r#"{"order_id":"A1","op":"pay","eur":90}"#));
     assert_eq!(compare((&ten, "v1"), (ten.as_bytes(), "v1")), Comparison::Same);
     assert_eq!(compare((&ninety, "v1"), (ten.as_bytes(), "v1")), Comparison::Different);
 }
@@ -108,7 +109,8 @@ fn a_compared_path_must_be_in_the_message_once_and_null_counts() {
 
 #[test]
 fn numbers_are_exact() {
-    let spellings = ["1", "1.0", "1e0", "10e-1", "9007199254740992", "9007199254740993", "1e999999", "1e999998", "-0", "0", "-0.0"];
+    let spellings =
+        ["1", "1.0", "1e0", "10e-1", "9007199254740992", "9007199254740993", "1e999999", "1e999998", "-0", "0", "-0.0"];
     for (index, a) in spellings.iter().enumerate() {
         for b in &spellings[index + 1..] {
             assert_ne!(whole(a), whole(b), "{a} {b}");
@@ -193,7 +195,9 @@ fn spell(meaning: &Meaning, seed: &mut u64) -> String {
 }
 
 fn spell_text(text: &str, pick: &mut impl FnMut(u64) -> u64) -> String {
-    let units = |character: char| character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04X}")).collect::<String>();
+    let units = |character: char| {
+        character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04X}")).collect::<String>()
+    };
     let spelled = text.chars().map(|character| match character {
         c if pick(3) == 0 || c < ' ' => units(c),
         '"' => "\\\"".into(),

@@ -25,7 +25,9 @@ pub(crate) enum Kind {
     Bool,
     Number,
     /// `escaped`: the text between the quotes is not yet the value.
-    Text { escaped: bool },
+    Text {
+        escaped: bool,
+    },
     Array,
     Object,
 }

@@ -40,7 +40,8 @@ fn a_fault_says_where_and_not_what() {
 
 #[test]
 fn half_a_surrogate_pair_is_no_character() {
-    for text in [r#""\ud83d""#, r#""\ude80""#, r#""\ud83dx""#, r#""\ud83d\n""#, r#""\ud83d\ud83d""#, r#"{"\udfff":1}"#] {
+    for text in [r#""\ud83d""#, r#""\ude80""#, r#""\ud83dx""#, r#""\ud83d\n""#, r#""\ud83d\ud83d""#, r#"{"\udfff":1}"#]
+    {
         assert!(fault(text).starts_with("a \\u escape is half of a surrogate pair"), "{text}");
     }
     assert!(fault(r#""\ud83d\u""#).starts_with("a \\u escape needs four"));
@@ -73,7 +74,10 @@ fn every_character_is_written_as_serde_json_writes_it() {
 
 /// Text of the characters that matter to the grammar, so that much of it is nearly JSON.
 fn nearly_json() -> impl Strategy<Value = String> {
-    let pieces = ["{", "}", "[", "]", ",", ":", "\"", "\\", "\\u00e9", "\\ud83d", "\\ude80", "\"a\"", "\"a\":", "0", "1", "-", ".", "e", "E+", "true", "null", "fals", " ", "\n", "\0", "é"];
+    let pieces = [
+        "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u00e9", "\\ud83d", "\\ude80", "\"a\"", "\"a\":", "0", "1", "-",
+        ".", "e", "E+", "true", "null", "fals", " ", "\n", "\0", "é",
+    ];
     prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..12).prop_map(|pieces| pieces.concat())
 }
 

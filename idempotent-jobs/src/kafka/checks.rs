@@ -40,7 +40,11 @@ pub fn check(properties: &Properties, topics: &[String], timeout: Duration) -> R
 ///
 /// # Errors
 /// One sentence for each problem.
-pub fn committed(properties: &Properties, topics: &Topics, timeout: Duration) -> Result<BTreeMap<(String, i32), i64>, Vec<String>> {
+pub fn committed(
+    properties: &Properties,
+    topics: &Topics,
+    timeout: Duration,
+) -> Result<BTreeMap<(String, i32), i64>, Vec<String>> {
     Reader::open(properties)?.committed(topics, timeout)
 }
 
@@ -56,8 +60,14 @@ impl Reader {
         Ok(Self { client: client(&properties.consumer()?)?, group })
     }
 
-    pub(super) fn committed(&self, topics: &Topics, timeout: Duration) -> Result<BTreeMap<(String, i32), i64>, Vec<String>> {
-        let refused = |error: KafkaError| vec![format!("the committed offsets of group `{}` cannot be read: {error}", self.group)];
+    pub(super) fn committed(
+        &self,
+        topics: &Topics,
+        timeout: Duration,
+    ) -> Result<BTreeMap<(String, i32), i64>, Vec<String>> {
+        let refused = |error: KafkaError| {
+            vec![format!("the committed offsets of group `{}` cannot be read: {error}", self.group)]
+        };
         let mut wanted = TopicPartitionList::new();
         for (topic, count) in topics {
             (0..*count).for_each(|number| _ = wanted.add_partition(topic, number));
@@ -122,7 +132,9 @@ fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &Kafk
 }
 
 fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
-    config.create_with_context(Ear::default()).map_err(|error| vec![format!("the Kafka client cannot be made: {error}")])
+    config
+        .create_with_context(Ear::default())
+        .map_err(|error| vec![format!("the Kafka client cannot be made: {error}")])
 }
 
 /// Remembers the most telling error: one that names a connection's trouble, not the outage as a whole.

@@ -1,5 +1,6 @@
 //! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,7 +58,11 @@ impl Consumer {
     ///
     /// # Errors
     /// Every property that is missing or refused, one sentence each.
-    pub fn start(properties: &Properties, topics: &[String], intake: Arc<dyn Intake>) -> Result<ConsumerHandle, Vec<String>> {
+    pub fn start(
+        properties: &Properties,
+        topics: &[String],
+        intake: Arc<dyn Intake>,
+    ) -> Result<ConsumerHandle, Vec<String>> {
         Self::start_with(Settings::default(), properties, topics, intake)
     }
 
@@ -82,7 +87,9 @@ impl Consumer {
         let thread = std::thread::Builder::new().name("idempotent-jobs-kafka".to_owned());
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| poller.run())).is_err() {
-                intake.failed(Error::Kafka("the consumer's thread panicked; its messages are read again at the next start".to_owned()));
+                intake.failed(Error::Kafka(
+                    "the consumer's thread panicked; its messages are read again at the next start".to_owned(),
+                ));
             }
             let _ = done.send(());
         };
@@ -121,7 +128,9 @@ impl ConsumerHandle {
             Ok(Ok(())) => Stopped::Clean,
             Ok(Err(_)) => Stopped::Abandoned,
             Err(_) => {
-                error!("the consumer did not leave its group in time and is abandoned: its partitions move when its session times out");
+                error!(
+                    "the consumer did not leave its group in time and is abandoned: its partitions move when its session times out"
+                );
                 Stopped::Abandoned
             }
         }
@@ -233,6 +242,7 @@ impl Poller {
             if state.unchecked.contains(&partition) {
                 return state.held.push(message);
             }
+            state.next.insert(partition.clone(), message.coordinates.offset + 1);
             partition
         };
         if self.membership().intake.accept(message) == Room::Full {
@@ -265,20 +275,20 @@ impl Poller {
         }
     }
 
-    /// Compares what was assigned with the log's start, then hands over what was held meanwhile.
+    /// Compares what was assigned or reset with the log's start, then hands over what was held meanwhile.
     fn look_for_gaps(&mut self) {
-        let unchecked: Vec<Partition> = {
+        let unchecked: BTreeMap<Partition, Option<i64>> = {
             let state = self.membership().state();
             if state.unchecked.is_empty() || state.halted || Instant::now() < self.next_look {
                 return;
             }
-            state.unchecked.iter().cloned().collect()
+            state.unchecked.iter().map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
         };
         match gaps::find(&self.consumer, &unchecked, LOOK) {
-            Ok(gaps) if gaps.is_empty() => self.release(&unchecked),
+            Ok(gaps) if gaps.is_empty() => self.release(unchecked),
             Ok(gaps) if self.settings.on_gap == OnGap::Report => {
                 error!("messages lost: {}", gaps::sentence(&gaps));
-                self.release(&unchecked);
+                self.release(unchecked);
             }
             Ok(gaps) => self.fail(format!("messages lost: {}", gaps::sentence(&gaps))),
             Err(error) if gaps::is_passing(&error) => {
@@ -286,21 +296,21 @@ impl Poller {
                 if self.trouble.due() {
                     warn!(%error, "cannot compare the committed offsets with the log yet; no message is handed over before");
                 }
-                let _ = self.consumer.pause(&list(&unchecked));
+                let _ = self.consumer.pause(&list(unchecked.keys()));
             }
             Err(error) => self.fail(format!("cannot read the group's offsets: {error}")),
         }
     }
 
-    fn release(&self, checked: &[Partition]) {
-        let held = {
+    fn release(&self, checked: BTreeMap<Partition, Option<i64>>) {
+        let (held, running) = {
             let mut state = self.membership().state();
-            for partition in checked {
-                state.unchecked.remove(partition);
-            }
-            std::mem::take(&mut state.held)
+            state.unchecked.retain(|partition| !checked.contains_key(partition));
+            let running: Vec<Partition> =
+                checked.into_keys().filter(|partition| !state.paused.contains(partition)).collect();
+            (std::mem::take(&mut state.held), running)
         };
-        self.resume(checked);
+        self.resume(&running);
         held.into_iter().for_each(|message| self.accept(message));
     }
 
@@ -319,7 +329,10 @@ impl Poller {
         let settled = self.membership().intake.settled();
         let (positions, rebalances): (Vec<Position>, u64) = {
             let state = self.membership().state();
-            (settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(), state.rebalances)
+            (
+                settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(),
+                state.rebalances,
+            )
         };
         if positions.is_empty() {
             return;
@@ -342,8 +355,12 @@ impl Poller {
         let text = if said.is_empty() { error.to_string() } else { said };
         match faults::of_poll(error) {
             Fault::Nothing => {}
-            Fault::Slept => error!("the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"),
-            Fault::Passing if self.trouble.due() => warn!("Kafka: {text}; going on (the same is not said again for 30 s)"),
+            Fault::Slept => error!(
+                "the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"
+            ),
+            Fault::Passing if self.trouble.due() => {
+                warn!("Kafka: {text}; going on (the same is not said again for 30 s)")
+            }
             Fault::Passing => {}
             Fault::Lasting(advice) => self.fail(format!("{text}: {advice}")),
         }

@@ -103,11 +103,8 @@ fn serve(topics: &Topics, started: &mpsc::Sender<Result<String, String>>, orders
 }
 
 /// On one machine a member that was killed is replaced soon; librdkafka's own session here is 30 s.
-const TIMES: GroupTimes = GroupTimes {
-    delay: Duration::ZERO,
-    heartbeat: Duration::from_millis(200),
-    session: Duration::from_secs(3),
-};
+const TIMES: GroupTimes =
+    GroupTimes { delay: Duration::ZERO, heartbeat: Duration::from_millis(200), session: Duration::from_secs(3) };
 
 fn open<'a>(host: &'a BaseProducer, topics: &Topics) -> Result<Cluster<'a>, String> {
     let cluster = host.client().mock_cluster().ok_or("librdkafka made no cluster")?;

@@ -5,7 +5,8 @@ use super::properties::{Properties, known};
 impl Properties {
     /// Reads the environment of the process.
     pub fn from_env() -> Self {
-        let vars = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string())));
+        let vars =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string())));
         let (mut pairs, mut unreadable) = (Vec::new(), Vec::new());
         for (name, value) in vars.filter(|(name, _)| name.starts_with(PREFIX)) {
             match value {

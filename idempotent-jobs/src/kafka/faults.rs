@@ -29,15 +29,21 @@ fn of_code(code: Code) -> Fault {
     Fault::Lasting(match code {
         Code::PartitionEOF => return Fault::Nothing,
         Code::PollExceeded => return Fault::Slept,
-        Code::Fatal | Code::Fenced | Code::FencedInstanceId => "another member took this one's place, or the client is unusable: start again",
-        Code::Authentication | Code::SaslAuthenticationFailed => "the brokers do not accept these credentials: check `security.protocol` and the `sasl.…` properties",
+        Code::Fatal | Code::Fenced | Code::FencedInstanceId => {
+            "another member took this one's place, or the client is unusable: start again"
+        }
+        Code::Authentication | Code::SaslAuthenticationFailed => {
+            "the brokers do not accept these credentials: check `security.protocol` and the `sasl.…` properties"
+        }
         Code::UnknownTopic | Code::UnknownTopicOrPartition => "create the topic; it is never created by reading it",
         Code::TopicAuthorizationFailed => "allow this user to read the topic",
         Code::GroupAuthorizationFailed => "allow this user to read with this group",
         Code::InvalidSessionTimeout => {
             "the brokers refuse `session.timeout.ms`: set one between their `group.min.session.timeout.ms` and `group.max.session.timeout.ms`"
         }
-        Code::InconsistentGroupProtocol => "the group's other members use another `partition.assignment.strategy` or `group.protocol`: change them one after the other, with both strategies listed meanwhile",
+        Code::InconsistentGroupProtocol => {
+            "the group's other members use another `partition.assignment.strategy` or `group.protocol`: stop them all before changing it, or take a new group (eager and cooperative strategies cannot be mixed)"
+        }
         Code::UnsupportedAssignor => "the brokers do not have this `group.remote.assignor`",
         Code::InvalidGroupId => "the brokers refuse the group's name",
         Code::GroupMaxSizeReached => "the group is full: raise the brokers' `group.max.size` or run fewer members",

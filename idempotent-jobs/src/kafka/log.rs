@@ -9,7 +9,8 @@ use tracing::{debug, error, info, warn};
 /// Passes a line on. librdkafka never logs the values of properties.
 pub(super) fn pass_on(level: RDKafkaLogLevel, facility: &str, text: &str) {
     // Consumer and producer are given the same properties, and each says which it has no use for.
-    let level = if facility == "CONFWARN" && text.contains("will be ignored by this") { RDKafkaLogLevel::Debug } else { level };
+    let level =
+        if facility == "CONFWARN" && text.contains("will be ignored by this") { RDKafkaLogLevel::Debug } else { level };
     match level {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
             error!(target: "librdkafka", "{facility}: {text}");

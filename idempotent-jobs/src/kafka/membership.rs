@@ -5,7 +5,7 @@
 //! threads keep sending heartbeats meanwhile, so that waiting in a revoke costs the other
 //! members time and nobody the session.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,10 @@ pub(super) struct Membership {
 pub(super) struct State {
     pub(super) owned: BTreeSet<Partition>,
     pub(super) paused: BTreeSet<Partition>,
-    /// Assigned, and not yet compared with the start of the log.
+    /// Not yet compared with the start of the log, since they were assigned or reset.
     pub(super) unchecked: BTreeSet<Partition>,
+    /// The offset after the last accepted message, since the assignment.
+    pub(super) next: BTreeMap<Partition, i64>,
     /// Messages of unchecked partitions, in the order they came.
     pub(super) held: Vec<Message>,
     /// Nothing is accepted any more.
@@ -58,12 +60,21 @@ impl State {
         Partition { topic, number }
     }
 
+    /// librdkafka goes on at the log's start when the next offset is gone, and only logs that:
+    /// `orders [3]: offset reset (at offset 17, broker 1) to …`.
+    fn suspect(&mut self, text: &str) {
+        let reset =
+            self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
+        self.unchecked.extend(reset.cloned());
+    }
+
     fn forget(&mut self, partitions: &[Partition]) {
         self.rebalances += 1;
         for partition in partitions {
             self.owned.remove(partition);
             self.paused.remove(partition);
             self.unchecked.remove(partition);
+            self.next.remove(partition);
         }
         self.held.retain(|message| {
             let at = &message.coordinates;
@@ -165,6 +176,9 @@ pub(super) fn list<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> T
 
 impl ClientContext for Membership {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        if facility == "OFFSET" {
+            self.state().suspect(text);
+        }
         log::pass_on(level, facility, text);
     }
 

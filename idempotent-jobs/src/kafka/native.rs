@@ -1,5 +1,7 @@
 //! What librdkafka can do and `rdkafka` does not pass on. The only `unsafe` of Kafka's part.
 
+#![expect(unsafe_code, reason = "librdkafka's C interface: each block says why it is sound")]
+
 use std::ffi::CStr;
 use std::ptr;
 use std::time::Duration;
@@ -36,6 +38,7 @@ fn header(list: *const sys::rd_kafka_headers_t, index: usize) -> Option<(String,
     }
     // SAFETY: on success the name ends with a NUL, and a value that is not null has `size` bytes.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    // SAFETY: librdkafka keeps `size` bytes at `value` until the list goes.
     let value = (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec());
     Some((name, value))
 }
@@ -62,8 +65,12 @@ impl Commit {
     ) -> Result<Self, RDKafkaErrorCode> {
         let mut list = TopicPartitionList::with_capacity(positions.len());
         for position in &positions {
-            list.add_partition_offset(&position.partition.topic, position.partition.number, Offset::Offset(position.offset))
-                .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+            list.add_partition_offset(
+                &position.partition.topic,
+                position.partition.number,
+                Offset::Offset(position.offset),
+            )
+            .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
         }
         let client = consumer.client().native_ptr();
         // SAFETY: the client is alive; the queue is destroyed in `drop`.
@@ -112,7 +119,11 @@ unsafe fn worst(event: *mut sys::rd_kafka_event_t) -> RDKafkaRespErr {
         let count = usize::try_from((*list).cnt).unwrap_or(0);
         if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
     };
-    elements.iter().map(|element| element.err).find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap_or(error)
+    elements
+        .iter()
+        .map(|element| element.err)
+        .find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR)
+        .unwrap_or(error)
 }
 
 impl Drop for Commit {

@@ -60,19 +60,27 @@ impl Record {
     pub fn of<M: JobMessage>(message: &M) -> Result<Self, SendError> {
         let invalid = |detail: String| SendError::new(M::TOPIC, "-", SendErrorKind::Invalid, detail);
         let (key, names) = outgoing(&M::key_parts(), message).map_err(|rejection| invalid(rejection.detail))?;
-        let payload = serde_json::to_vec(message).map_err(|error| invalid(format!("the message cannot be encoded: {error}")))?;
+        let payload =
+            serde_json::to_vec(message).map_err(|error| invalid(format!("the message cannot be encoded: {error}")))?;
         let mut headers = vec![
             (IDEMPOTENCY_KEY_HEADER.to_owned(), Some(key.as_str().as_bytes().to_vec())),
             (IDEMPOTENCY_KEY_PARTS_HEADER.to_owned(), Some(names.into_bytes())),
         ];
         headers.extend(M::EVENT.map(|event| (EVENT_HEADER.to_owned(), Some(event.as_bytes().to_vec()))));
         let lane = message.partition_by().map_or_else(|| key.as_str().to_owned(), bare);
-        Ok(Self { topic: M::TOPIC.to_owned(), key: Some(lane.into_bytes()), payload: Some(payload), headers, key_hash: key.hash() })
+        Ok(Self {
+            topic: M::TOPIC.to_owned(),
+            key: Some(lane.into_bytes()),
+            payload: Some(payload),
+            headers,
+            key_hash: key.hash(),
+        })
     }
 
     /// Bytes it will occupy, roughly.
     pub fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len) + 4).sum();
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len) + 4).sum();
         self.key.as_ref().map_or(0, Vec::len) + self.payload.as_ref().map_or(0, Vec::len) + headers + 100
     }
 }
@@ -138,7 +146,9 @@ impl ProducerBuilder {
         let config = self.properties.producer(self.delivery_timeout)?;
         let waiting = Arc::new(Waiting::default());
         let reports = Reports { waiting: Arc::clone(&waiting), trouble: Sparing::new(Duration::from_secs(30)) };
-        let client = config.create_with_context(reports).map_err(|error| vec![format!("the Kafka producer cannot be made: {error}")])?;
+        let client = config
+            .create_with_context(reports)
+            .map_err(|error| vec![format!("the Kafka producer cannot be made: {error}")])?;
         let queue_timeout = self.queue_timeout.unwrap_or(Duration::from_secs(30));
         Ok(Producer { inner: Arc::new(Inner { client, waiting, queue_timeout }) })
     }
@@ -295,7 +305,10 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let records = self.waiting.count();
         if records > 0 {
-            error!(records, "the producer is dropped with unconfirmed records, which are lost: call `close` and send their messages again");
+            error!(
+                records,
+                "the producer is dropped with unconfirmed records, which are lost: call `close` and send their messages again"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 
@@ -74,10 +75,8 @@ const CLASSIC: &[(&str, &str)] = &[
 const PRODUCER: &[(&str, &str)] = &[("queue.buffering.max.kbytes", "65536"), ("message.timeout.ms", "30000")];
 
 /// A default gives way to any of its names.
-const ALIASES: &[(&str, &str)] = &[
-    ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
-    ("message.timeout.ms", "delivery.timeout.ms"),
-];
+const ALIASES: &[(&str, &str)] =
+    &[("fetch.message.max.bytes", "max.partition.fetch.bytes"), ("message.timeout.ms", "delivery.timeout.ms")];
 
 impl Properties {
     /// For these brokers, `host:port` separated by commas.
@@ -133,7 +132,9 @@ impl Properties {
             ));
         }
         if self.pairs.get("isolation.level").is_some_and(|level| level == "read_uncommitted") {
-            warnings.push("`isolation.level=read_uncommitted`: jobs run for records of transactions that were aborted".to_owned());
+            warnings.push(
+                "`isolation.level=read_uncommitted`: jobs run for records of transactions that were aborted".to_owned(),
+            );
         }
         warnings
     }
@@ -152,7 +153,10 @@ impl Properties {
     pub(super) fn producer_problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.brokers.trim().is_empty() {
-            problems.push("no Kafka brokers: give them with `KAFKA_BROKERS` or `.brokers(…)`, as `host:port,host:port`".to_owned());
+            problems.push(
+                "no Kafka brokers: give them with `KAFKA_BROKERS` or `.brokers(…)`, as `host:port,host:port`"
+                    .to_owned(),
+            );
         }
         problems.extend(self.pairs.iter().filter_map(|(name, value)| refusal(name, value)));
         problems
@@ -200,6 +204,9 @@ impl Properties {
 
     fn with_defaults(&self, defaults: &[&[(&str, &str)]]) -> ClientConfig {
         let mut config = ClientConfig::new();
+        // Otherwise the `log` crate's level decides, which is off where only `tracing` is set up.
+        let debug = tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG);
+        config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         config.set("bootstrap.servers", &self.brokers).set("client.id", "idempotent-jobs");
         for (name, value) in defaults.iter().copied().flatten() {
             let alias = ALIASES.iter().find(|(main, _)| main == name);
@@ -215,7 +222,8 @@ impl Properties {
 /// Shows the names, and the values of those that hold no secret.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
+        let shown =
+            self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
         f.debug_map().entry(&"brokers", &self.brokers).entry(&"group", &self.group).entries(shown).finish()
     }
 }
@@ -257,7 +265,9 @@ pub(super) fn known(name: &str) -> bool {
 /// Whether values of that property are never printed.
 pub(super) fn secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["password", "secret", "token", "oauthbearer", ".pem", "jaas", "ssl.key", "passphrase"].iter().any(|word| name.contains(word))
+    ["password", "secret", "token", "oauthbearer", ".pem", "jaas", "ssl.key", "passphrase"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 fn is_latest(value: &str) -> bool {

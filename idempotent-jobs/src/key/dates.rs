@@ -80,7 +80,8 @@ mod of_time {
     /// hold it, has no UTC value of the crate's own types, and asking for one panics.
     fn instant(value: OffsetDateTime) -> String {
         let nanoseconds = value.unix_timestamp_nanos();
-        let days = i64::try_from(nanoseconds.div_euclid(86_400_000_000_000)).expect("the crate's range is a few million days");
+        let days =
+            i64::try_from(nanoseconds.div_euclid(86_400_000_000_000)).expect("the crate's range is a few million days");
         let (year, month, number) = civil(days);
         let of_day = nanoseconds.rem_euclid(86_400_000_000_000);
         let seconds = u32::try_from(of_day / 1_000_000_000).expect("a day has 86,400 seconds");

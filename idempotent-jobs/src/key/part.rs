@@ -178,8 +178,11 @@ impl<P> Part<P> {
             Source::Header(header) => header,
         };
         let refused = |reason, what| Rejection::new(reason, format!("`{}`, a part of the key, {what}", self.name));
-        let bytes = headers.get(header).ok_or_else(|| refused(Reason::KeyMissing, "is missing or null in the message's headers"))?;
-        let text = str::from_utf8(bytes).map_err(|_| refused(Reason::KeyInvalid, "is not UTF-8: a header in a key is text"))?;
+        let bytes = headers
+            .get(header)
+            .ok_or_else(|| refused(Reason::KeyMissing, "is missing or null in the message's headers"))?;
+        let text = str::from_utf8(bytes)
+            .map_err(|_| refused(Reason::KeyInvalid, "is not UTF-8: a header in a key is text"))?;
         Ok(KeyValue::Text(Cow::Borrowed(text)))
     }
 }

@@ -37,7 +37,8 @@ fn key_value(value: &Value) -> KeyValue<'_> {
 
 #[test]
 fn key_02_the_form_is_frozen() {
-    let examples: Vec<Example> = serde_json::from_str(include_str!("../../tests/frozen/keys.json")).expect("the frozen file");
+    let examples: Vec<Example> =
+        serde_json::from_str(include_str!("../../tests/frozen/keys.json")).expect("the frozen file");
     for example in &examples {
         let key = Key::new(example.parts.iter().map(key_value));
         assert_eq!(key.as_str(), example.form);
@@ -65,7 +66,9 @@ fn by_header(name: &'static str, header: &'static str) -> [Part<Charge>; 1] {
 }
 
 fn headers(headers: &[(&str, Option<&str>)]) -> Headers {
-    Headers::new(headers.iter().map(|(name, value)| ((*name).to_owned(), value.map(|v| v.as_bytes().to_vec()))).collect())
+    Headers::new(
+        headers.iter().map(|(name, value)| ((*name).to_owned(), value.map(|v| v.as_bytes().to_vec()))).collect(),
+    )
 }
 
 fn form(parts: &[Part<Charge>], with: &[(&str, Option<&str>)]) -> Result<String, Rejection> {
@@ -89,9 +92,23 @@ fn key_01_every_declared_field_is_in_the_key() {
 
 #[test]
 fn each_type_has_one_exact_text() {
-    assert_eq!([one(&-1_i8), one(&i64::MIN), one(&7_usize), one(&u128::MAX)], ["[-1]", "[-9223372036854775808]", "[7]", "[340282366920938463463374607431768211455]"]);
+    assert_eq!(
+        [one(&-1_i8), one(&i64::MIN), one(&7_usize), one(&u128::MAX)],
+        ["[-1]", "[-9223372036854775808]", "[7]", "[340282366920938463463374607431768211455]"]
+    );
     assert_eq!(one(&NonZero::new(5_u32).expect("not zero")), "[5]");
-    assert_eq!([one("a"), one(&String::from("a")), one(&Box::<str>::from("a")), one(&Arc::<str>::from("a")), one(&Cow::Borrowed("a")), one(&&"a"), one(&'a')], [r#"["a"]"#; 7]);
+    assert_eq!(
+        [
+            one("a"),
+            one(&String::from("a")),
+            one(&Box::<str>::from("a")),
+            one(&Arc::<str>::from("a")),
+            one(&Cow::Borrowed("a")),
+            one(&&"a"),
+            one(&'a')
+        ],
+        [r#"["a"]"#; 7]
+    );
     assert_eq!([one(&true), one(&false)], ["[true]", "[false]"]);
     let id: uuid::Uuid = "67E55044-10B1-426F-9247-BB680E5FE0C8".parse().expect("a uuid");
     assert_eq!(one(&id), r#"["67e55044-10b1-426f-9247-bb680e5fe0c8"]"#);
@@ -104,7 +121,16 @@ fn widening_an_integer_keeps_its_keys() {
 
 #[test]
 fn key_02_parts_never_glue_together() {
-    let pairs = [("x|y", "z"), ("x", "y|z"), ("", "a"), ("a", ""), ("a\",\"b", ""), ("a", "b\",\""), ("None", ""), ("null", "")];
+    let pairs = [
+        ("x|y", "z"),
+        ("x", "y|z"),
+        ("", "a"),
+        ("a", ""),
+        ("a\",\"b", ""),
+        ("a", "b\",\""),
+        ("None", ""),
+        ("null", ""),
+    ];
     let forms: std::collections::HashSet<_> = pairs.iter().map(|(a, b)| Key::new([a.value(), b.value()])).collect();
     assert_eq!(forms.len(), pairs.len());
     assert_ne!(one("42"), one(&42));
@@ -161,7 +187,24 @@ fn a_job_keyed_by_the_header_takes_our_form_as_it_stands_and_all_else_as_one_tex
     for ours in [r#"[42,"charge"]"#, "[true]", r#"["A1"]"#, r#"["\u0000"]"#, "[-1]"] {
         assert_eq!(key(ours), ours);
     }
-    for other in ["A1", "42", "[]", "[1.0]", "[1e3]", "[-0]", "[01]", "[ 1]", "[null]", "[[1]]", r#"["\u0041"]"#, r#"["\/"]"#, "[1", "{}", "[340282366920938463463374607431768211456]", "[1] "] {
+    for other in [
+        "A1",
+        "42",
+        "[]",
+        "[1.0]",
+        "[1e3]",
+        "[-0]",
+        "[01]",
+        "[ 1]",
+        "[null]",
+        "[[1]]",
+        r#"["\u0041"]"#,
+        r#"["\/"]"#,
+        "[1",
+        "{}",
+        "[340282366920938463463374607431768211456]",
+        "[1] ",
+    ] {
         assert_eq!(key(other), one(other), "{other}");
     }
     let other_header = by_header("header(ce_id)", "ce_id");
@@ -175,7 +218,10 @@ fn a_header_that_contradicts_the_fields_is_a_mismatch_and_not_shown() {
     assert_eq!(rejection.reason, Reason::KeyMismatch);
     assert!(!rejection.detail.contains("secret-7") && !rejection.detail.contains("42"), "{}", rejection.detail);
     assert!(rejection.detail.contains("header(idempotency-key)"));
-    assert_eq!(reason(&fields(), &[("idempotency-key", Some("x")), ("idempotency-key-parts", Some("order_id,op"))]), Reason::KeyMismatch);
+    assert_eq!(
+        reason(&fields(), &[("idempotency-key", Some("x")), ("idempotency-key-parts", Some("order_id,op"))]),
+        Reason::KeyMismatch
+    );
 }
 
 #[test]
@@ -190,7 +236,9 @@ fn a_header_made_of_other_parts_is_not_compared() {
 fn a_sender_computes_what_the_receiver_compares() {
     let (key, parts) = outgoing(&fields(), &A1).expect("fields only");
     assert_eq!((key.as_str(), parts.as_str()), (r#"[42,"charge"]"#, "order_id,op"));
-    assert!(form(&fields(), &[("idempotency-key", Some(key.as_str())), ("idempotency-key-parts", Some(&parts))]).is_ok());
+    assert!(
+        form(&fields(), &[("idempotency-key", Some(key.as_str())), ("idempotency-key-parts", Some(&parts))]).is_ok()
+    );
     assert!(outgoing(&by_header("header(x)", "x"), &A1).is_err());
 }
 
@@ -200,15 +248,22 @@ fn dates_of_chrono_have_one_text() {
     use chrono::{DateTime, FixedOffset, NaiveDate, NaiveTime, TimeZone, Timelike, Utc};
     let day = NaiveDate::from_ymd_opt(2026, 2, 28).expect("a day");
     let moment = day.and_hms_nano_opt(23, 30, 0, 5_000_000).expect("a time");
-    assert_eq!([one(&day), one(&moment.time()), one(&moment)], [r#"["2026-02-28"]"#, r#"["23:30:00.005000000"]"#, r#"["2026-02-28T23:30:00.005000000"]"#]);
-    let west = FixedOffset::west_opt(3600).expect("an offset").from_local_datetime(&moment).single().expect("an instant");
+    assert_eq!(
+        [one(&day), one(&moment.time()), one(&moment)],
+        [r#"["2026-02-28"]"#, r#"["23:30:00.005000000"]"#, r#"["2026-02-28T23:30:00.005000000"]"#]
+    );
+    let west =
+        FixedOffset::west_opt(3600).expect("an offset").from_local_datetime(&moment).single().expect("an instant");
     let utc: DateTime<Utc> = west.to_utc();
     assert_eq!([one(&west), one(&utc)], [r#"["2026-03-01T00:30:00.005000000Z"]"#; 2]);
     let year = |year| one(&NaiveDate::from_ymd_opt(year, 1, 2).expect("a day"));
     assert_eq!([year(0), year(-44), year(10_000)], [r#"["0000-01-02"]"#, r#"["-0044-01-02"]"#, r#"["+10000-01-02"]"#]);
     let leap = NaiveTime::from_hms_nano_opt(23, 59, 59, 1_500_000_000).expect("a leap second");
     assert_eq!(one(&leap), r#"["23:59:59.1500000000"]"#);
-    assert_ne!(one(&leap.with_second(10).expect("chrono allows it")), one(&NaiveTime::from_hms_nano_opt(23, 59, 11, 500_000_000).expect("a time")));
+    assert_ne!(
+        one(&leap.with_second(10).expect("chrono allows it")),
+        one(&NaiveTime::from_hms_nano_opt(23, 59, 11, 500_000_000).expect("a time"))
+    );
     for extreme in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC] {
         assert!(one(&extreme.with_timezone(&FixedOffset::east_opt(0).expect("UTC"))).ends_with("Z\"]"));
     }
@@ -220,7 +275,10 @@ fn dates_of_time_have_one_text() {
     use time::{Date, Month, PrimitiveDateTime, Time, UtcOffset};
     let day = Date::from_calendar_date(2026, Month::February, 28).expect("a day");
     let moment = PrimitiveDateTime::new(day, Time::from_hms_nano(23, 30, 0, 5_000_000).expect("a time"));
-    assert_eq!([one(&day), one(&moment.time()), one(&moment)], [r#"["2026-02-28"]"#, r#"["23:30:00.005000000"]"#, r#"["2026-02-28T23:30:00.005000000"]"#]);
+    assert_eq!(
+        [one(&day), one(&moment.time()), one(&moment)],
+        [r#"["2026-02-28"]"#, r#"["23:30:00.005000000"]"#, r#"["2026-02-28T23:30:00.005000000"]"#]
+    );
     let offset = |hours| UtcOffset::from_hms(hours, 0, 0).expect("an offset");
     let west = moment.assume_offset(offset(-1));
     assert_eq!([one(&west), one(&west.to_offset(UtcOffset::UTC))], [r#"["2026-03-01T00:30:00.005000000Z"]"#; 2]);

@@ -34,9 +34,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::context::Handle;
+use crate::context::Isolation;
 use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
-use crate::context::Isolation;
 use crate::key::Key;
 use crate::message::Coordinates;
 

@@ -11,7 +11,6 @@ pub struct Parcel {
 }
 
 #[idempotent_job(topic = "parcels", key = "parcel")]
-async fn distant(_tx: &mut SqliteTx, parcel: Parcel) -> JobResult {
-    drop(parcel);
+async fn distant(_tx: &mut SqliteTx, _parcel: Parcel) -> JobResult {
     Ok(())
 }

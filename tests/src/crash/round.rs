@@ -36,7 +36,11 @@ impl Scene {
         let source = child.source;
         let first = self.world.events.seen().events.len();
         // Over the rounds the blow falls on other messages of the twenty.
-        let nth = if case.moment == Moment::At(Point::OffsetCommitted) { 1 } else { 1 + usize::try_from(number % 8).unwrap_or(0) };
+        let nth = if case.moment == Moment::At(Point::OffsetCommitted) {
+            1
+        } else {
+            1 + usize::try_from(number % 8).unwrap_or(0)
+        };
         let halt = match case.moment {
             Moment::At(point) => point,
             Moment::Commit(_) => Point::Handled,

@@ -6,6 +6,7 @@ use idempotent_jobs::__private::Point;
 
 use super::round::{MESSAGES, Scene};
 use super::{Blow, Case, Moment, cases};
+use crate::PATIENCE;
 use crate::database::Kind;
 use crate::proxy::Proxy;
 use crate::world::{CRASH, Count, World};
@@ -31,6 +32,9 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+/// Messages after the last round.
+const LAST: i64 = 2;
+
 /// Plays every case so many times; `each` sees the rows as they come.
 pub fn run(kind: Kind, rounds: i64, mut each: impl FnMut(&Row)) -> Table {
     let rows = cases(kind).into_iter().map(|case| {
@@ -49,6 +53,9 @@ fn play(kind: Kind, case: Case, rounds: i64) -> Row {
     for number in 0..rounds {
         child = scene.round(case, number, child);
     }
+    // The last one lives and works, before it is stopped.
+    scene.world.send(rounds * MESSAGES..rounds * MESSAGES + LAST);
+    scene.world.settled(PATIENCE);
     child.stop();
     let count = scene.world.count();
     let claimed = scene.world.events.seen().total(Point::Claimed);
@@ -65,7 +72,7 @@ fn play(kind: Kind, case: Case, rounds: i64) -> Row {
 impl Row {
     /// Whether nothing was lost and nothing done twice.
     pub fn is_good(&self) -> bool {
-        let sent = usize::try_from(self.rounds * MESSAGES).unwrap_or(0);
+        let sent = usize::try_from(self.rounds * MESSAGES + LAST).unwrap_or(0);
         self.count == Count { sent, lost: 0, doubled: 0 }
     }
 }

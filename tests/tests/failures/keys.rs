@@ -25,7 +25,10 @@ fn key_01_a_key_that_is_too_narrow_is_a_loud_conflict() {
     world.put(&[change("charge"), change("refund")]);
     let error = world.work(["too_narrow"]).fails();
     words(&error, &["partition 0, offset 1", "reason conflict", "widen `key`"]);
+
     // With both parts in the key each runs.
+    let world = World::embedded(ORDERS);
+    world.put(&[change("charge"), change("refund")]);
     let worker = world.work(["charge"]);
     world.settled(PATIENCE);
     worker.stop().expect("a clean stop");

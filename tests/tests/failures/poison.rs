@@ -56,7 +56,8 @@ fn con_11_a_tombstone_without_a_key_stops_the_worker() {
 
 #[test]
 fn sch_01_an_unknown_enum_value_stops_the_worker() {
-    stops_at(json(0, &json!({ "order_id": 5, "op": "cancel" })), &["reason decode", "cancel"]);
+    // The value itself may be a secret and is not shown.
+    stops_at(json(0, &json!({ "order_id": 5, "op": "cancel" })), &["reason decode", "expected `charge` or `refund`"]);
 }
 
 #[test]

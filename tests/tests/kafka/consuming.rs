@@ -30,7 +30,8 @@ async fn con_11_tombstones_null_keys_and_headers_are_kept_as_they_are() {
         let (null, empty) = (&log.accepted[0], &log.accepted[1]);
         assert_eq!((&null.key, &null.payload, null.headers.iter().count()), (&None, &None, 0));
         assert_eq!((empty.key.as_deref(), empty.payload.as_deref()), (Some(&[][..]), Some(&[][..])));
-        let read: Vec<_> = empty.headers.iter().map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec))).collect();
+        let read: Vec<_> =
+            empty.headers.iter().map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec))).collect();
         assert_eq!(read, headers);
         assert!(empty.timestamp.is_some());
     });
@@ -78,12 +79,20 @@ async fn con_01_only_what_is_settled_is_committed() {
 
 #[tokio::test]
 async fn con_14_a_commit_of_an_old_generation_is_dropped_and_the_next_one_succeeds() {
-    commit_after(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]).await;
+    commit_after(&[
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
+    ])
+    .await;
 }
 
 #[tokio::test]
 async fn con_22_a_commit_that_fails_is_seen_and_made_again() {
-    commit_after(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE]).await;
+    commit_after(&[
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE,
+    ])
+    .await;
 }
 
 async fn commit_after(errors: &'static [RDKafkaRespErr]) {
@@ -122,7 +131,7 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
     second.read(|log| {
         assert!(log.accepted.is_empty(), "nothing behind the hole is accepted");
         let text = &log.failed[0];
-        for word in ["orders", "partition 0", "committed offset 3", "the log starts at", "deleted before they were read"] {
+        for word in ["orders", "partition 0", "next offset 3", "the log starts at", "deleted before they were read"] {
             assert!(text.contains(word), "{word} in {text}");
         }
     });
@@ -137,6 +146,28 @@ async fn messages_deleted_before_they_were_read_stop_the_worker_with_their_numbe
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
 
+/// librdkafka itself only logs it.
+#[tokio::test]
+async fn messages_deleted_while_the_reader_lags_stop_the_worker_too() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::patient(1);
+    let consumer = place.join(&place.member(), &recorder);
+    place.send(&producer, 0, 1).await;
+    recorder.wait("the first, and with it a pause", |log| log.fulls == 1);
+    let large = "x".repeat(900_000);
+    for _ in 0..12 {
+        producer.send_record(place.record("k", &large)).await.unwrap();
+    }
+    while recorder.read(|log| log.failed.is_empty()) {
+        recorder.handle(1);
+        recorder
+            .wait("the next", |log| !log.failed.is_empty() || log.lanes.values().any(|lane| !lane.queue.is_empty()));
+    }
+    recorder.read(|log| assert!(log.failed[0].contains("deleted before they were read"), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
 #[tokio::test]
 async fn a_topic_that_is_missing_fails_with_advice() {
     let place = embedded(1);
@@ -144,7 +175,9 @@ async fn a_topic_that_is_missing_fails_with_advice() {
     let properties = place.member().set("topic.metadata.propagation.max.ms", "0");
     let consumer = Consumer::start(&properties, &["nowhere".to_owned()], recorder.clone()).unwrap();
     recorder.wait("the failure", |log| !log.failed.is_empty());
-    recorder.read(|log| assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed));
+    recorder.read(|log| {
+        assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed)
+    });
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
 
@@ -156,7 +189,8 @@ async fn a_session_timeout_below_the_brokers_minimum_fails_with_advice() {
         return;
     }
     let recorder = Recorder::prompt();
-    let consumer = place.join(&place.member().set("session.timeout.ms", "1000").set("heartbeat.interval.ms", "300"), &recorder);
+    let consumer =
+        place.join(&place.member().set("session.timeout.ms", "1000").set("heartbeat.interval.ms", "300"), &recorder);
     recorder.wait("the failure", |log| !log.failed.is_empty());
     recorder.read(|log| assert!(log.failed[0].contains("group.min.session.timeout.ms"), "{:?}", log.failed));
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
@@ -166,7 +200,8 @@ async fn a_session_timeout_below_the_brokers_minimum_fails_with_advice() {
 #[tokio::test]
 async fn a_header_name_that_is_not_utf_8_is_read() {
     let place = place(1).await;
-    let client: rdkafka::producer::BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", &place.servers).create().unwrap();
+    let client: rdkafka::producer::BaseProducer =
+        rdkafka::ClientConfig::new().set("bootstrap.servers", &place.servers).create().unwrap();
     produce_with_header(&client, &place.topic, c"\xff", b"v");
     rdkafka::producer::Producer::flush(&client, BUDGET).unwrap();
     let recorder = Recorder::prompt();

@@ -10,7 +10,11 @@ use crate::recorder::{Place, Recorder, embedded, place};
 const BUDGET: Duration = Duration::from_secs(10);
 
 fn slow(place: &Place, millis: u64) {
-    place.broker().with(move |cluster| cluster.broker_round_trip_time(-1, Duration::from_millis(millis))).unwrap().unwrap();
+    place
+        .broker()
+        .with(move |cluster| cluster.broker_round_trip_time(-1, Duration::from_millis(millis)))
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -54,10 +58,16 @@ async fn prod_01_the_key_of_a_message_travels_in_its_headers() {
     recorder.read(|log| {
         let (first, second) = (&log.accepted[0], &log.accepted[1]);
         let headers: Vec<_> = first.headers.iter().collect();
-        let wanted: [(&str, Option<&[u8]>); 3] =
-            [("idempotency-key", Some(b"[42]")), ("idempotency-key-parts", Some(b"order_id")), ("event", Some(b"charge"))];
+        let wanted: [(&str, Option<&[u8]>); 3] = [
+            ("idempotency-key", Some(b"[42]")),
+            ("idempotency-key-parts", Some(b"order_id")),
+            ("event", Some(b"charge")),
+        ];
         assert_eq!(headers, wanted);
-        assert_eq!((first.key.as_deref(), first.payload.as_deref()), (Some(&b"42"[..]), Some(&br#"{"order_id":42}"#[..])));
+        assert_eq!(
+            (first.key.as_deref(), first.payload.as_deref()),
+            (Some(&b"42"[..]), Some(&br#"{"order_id":42}"#[..]))
+        );
         assert_eq!(second.key.as_deref(), Some(&b"[7]"[..]), "without `partition_by` the key's own form");
     });
     consumer.stop(BUDGET).await;
@@ -66,7 +76,8 @@ async fn prod_01_the_key_of_a_message_travels_in_its_headers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prod_03_a_full_queue_is_waited_for_and_nothing_is_dropped() {
     let place = place(4).await;
-    let producer = Producer::builder().brokers(&place.servers).property("queue.buffering.max.messages", "50").build().unwrap();
+    let producer =
+        Producer::builder().brokers(&place.servers).property("queue.buffering.max.messages", "50").build().unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..20 {
         let producer = producer.clone();
@@ -110,7 +121,8 @@ async fn prod_03_a_queue_that_stays_full_is_a_typed_error_after_the_deadline() {
 #[tokio::test]
 async fn prod_05_a_send_without_an_answer_may_have_been_delivered() {
     let place = embedded(1);
-    let producer = Producer::builder().brokers(&place.servers).delivery_timeout(Duration::from_millis(1_500)).build().unwrap();
+    let producer =
+        Producer::builder().brokers(&place.servers).delivery_timeout(Duration::from_millis(1_500)).build().unwrap();
     producer.send_record(place.record("warm", "{}")).await.unwrap();
     slow(&place, 10_000);
     let error = producer.send_record(place.record("k", "{}")).await.unwrap_err();
@@ -122,7 +134,8 @@ async fn prod_05_a_send_without_an_answer_may_have_been_delivered() {
 #[tokio::test]
 async fn prod_05_a_send_that_never_left_was_not_delivered() {
     let place = embedded(1);
-    let producer = Producer::builder().brokers("127.0.0.1:1").delivery_timeout(Duration::from_millis(500)).build().unwrap();
+    let producer =
+        Producer::builder().brokers("127.0.0.1:1").delivery_timeout(Duration::from_millis(500)).build().unwrap();
     let error = producer.send_record(place.record("k", "{}")).await.unwrap_err();
     assert_eq!((error.kind(), error.maybe_delivered()), (SendErrorKind::NotSent, false), "{error}");
 }

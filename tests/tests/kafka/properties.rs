@@ -24,7 +24,9 @@ fn con_03_automatic_offsets_are_refused_by_name() {
 
 #[test]
 fn a_weaker_producer_is_refused() {
-    for (name, value) in [("acks", "1"), ("request.required.acks", "0"), ("enable.idempotence", "false"), ("transactional.id", "x")] {
+    for (name, value) in
+        [("acks", "1"), ("request.required.acks", "0"), ("enable.idempotence", "false"), ("transactional.id", "x")]
+    {
         assert!(sane().set(name, value).problems()[0].contains(name));
     }
     assert!(sane().set("acks", "-1").set("enable.idempotence", "true").problems().is_empty());
@@ -34,7 +36,12 @@ fn a_weaker_producer_is_refused() {
 
 #[test]
 fn err_all_problems_are_reported_together() {
-    let problems = vars(&[("KAFKA_ENABLE_AUTO_COMMIT", "true"), ("KAFKA_NO_SUCH_THING", "1"), ("KAFKA_SECURITY_PROTOCOL", "sorcery")]).problems();
+    let problems = vars(&[
+        ("KAFKA_ENABLE_AUTO_COMMIT", "true"),
+        ("KAFKA_NO_SUCH_THING", "1"),
+        ("KAFKA_SECURITY_PROTOCOL", "sorcery"),
+    ])
+    .problems();
     let text = problems.join("\n");
     assert_eq!(problems.len(), 5, "{text}");
     for word in ["KAFKA_BROKERS", "KAFKA_GROUP_ID", "enable.auto.commit", "no.such.thing", "security.protocol"] {
@@ -53,7 +60,10 @@ fn the_consumer_protocol_leaves_the_timeouts_to_the_brokers() {
     let modern = sane().set("group.protocol", "consumer");
     assert!(modern.problems().is_empty(), "{:?}", modern.problems());
     let problems = modern.set("session.timeout.ms", "6000").problems();
-    assert!(problems[0].contains("session.timeout.ms") && problems[0].contains("group.protocol=consumer"), "{problems:?}");
+    assert!(
+        problems[0].contains("session.timeout.ms") && problems[0].contains("group.protocol=consumer"),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -66,7 +76,14 @@ fn latest_is_allowed_with_a_warning() {
 
 #[test]
 fn secrets_are_never_printed() {
-    let secrets = ["sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "my.token"];
+    let secrets = [
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "my.token",
+    ];
     for name in secrets {
         let properties = sane().set(name, "hunter2\0");
         let text = format!("{properties:?} {:?}", properties.problems());

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use idempotent_jobs::__private::kafka::{
-    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, committed, embedded::Broker,
+    Consumer, ConsumerHandle, Intake, Partition, Position, Producer, Properties, Record, Room, Settings, committed,
+    embedded::Broker,
 };
 use idempotent_jobs::{Error, Message};
 use rdkafka::ClientConfig;
@@ -80,7 +81,13 @@ impl Recorder {
         let mut log = self.log.lock().unwrap();
         while !wanted(&log) {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited in vain for {what}: {} accepted, {} handled, failed {:?}", log.accepted.len(), log.handled.len(), log.failed);
+            assert!(
+                !left.is_zero(),
+                "waited in vain for {what}: {} accepted, {} handled, failed {:?}",
+                log.accepted.len(),
+                log.handled.len(),
+                log.failed
+            );
             log = self.changed.wait_timeout(log, left).unwrap().0;
         }
     }
@@ -138,7 +145,8 @@ impl Intake for Recorder {
         }
         self.read(|log| {
             let gone = partitions.iter().filter_map(|partition| Some((partition, log.lanes.remove(partition)?)));
-            gone.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? })).collect()
+            gone.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? }))
+                .collect()
         })
     }
 
@@ -186,7 +194,9 @@ impl Intake for Recorder {
     fn settled(&self) -> Vec<Position> {
         self.read(|log| {
             let moved = log.lanes.iter().filter(|(_, lane)| lane.settled > lane.confirmed);
-            moved.filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? })).collect()
+            moved
+                .filter_map(|(partition, lane)| Some(Position { partition: partition.clone(), offset: lane.settled? }))
+                .collect()
         })
     }
 
@@ -225,7 +235,8 @@ pub async fn place(partitions: i32) -> Place {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
     let topic = format!("t{now}-{}", NEXT.fetch_add(1, Ordering::SeqCst));
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
     let new = NewTopic::new(&topic, partitions, TopicReplication::Fixed(1));
     admin.create_topics(&[new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
     Place { servers, topic, broker: None }
@@ -295,5 +306,20 @@ impl Place {
         let topics = BTreeMap::from([(self.topic.clone(), partitions)]);
         let offsets = committed(properties, &topics, Duration::from_secs(10)).unwrap();
         offsets.into_iter().map(|((_, partition), offset)| (partition, offset)).collect()
+    }
+
+    /// Waits until that many messages are committed: a commit that a rebalance refused is made up
+    /// for once its messages have come again.
+    pub fn wait_for_offsets(&self, properties: &Properties, partitions: i32, total: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let committed: i64 = self.offsets(properties, partitions).values().sum();
+            let total = i64::try_from(total).unwrap();
+            assert!(committed <= total, "{committed} of {total} committed");
+            if committed == total {
+                return;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for the commits: {committed} of {total}");
+        }
     }
 }

@@ -34,7 +34,13 @@ fn only_the_kafka_port_knows_rdkafka() {
 #[test]
 fn pure_files_know_no_clock_no_async_and_no_sql() {
     const PURE: &[&str] = &[
-        "engine/lanes.rs", "engine/offsets.rs", "engine/settle.rs", "retry.rs", "key.rs", "fingerprint.rs", "json.rs",
+        "engine/lanes.rs",
+        "engine/offsets.rs",
+        "engine/settle.rs",
+        "retry.rs",
+        "key.rs",
+        "fingerprint.rs",
+        "json.rs",
     ];
     let words = ["tokio", "async ", ".await", "Instant::now", "SystemTime::now", "rand::", "sqlx"];
     for path in PURE {
@@ -42,7 +48,10 @@ fn pure_files_know_no_clock_no_async_and_no_sql() {
         let there = files().iter().any(|file| file.path == *path || file.path == format!("{stem}/mod.rs"));
         assert!(there, "{path} is gone: name the pure files here");
     }
-    none(&find(&words, |file| PURE.iter().any(|path| file.path == *path || file.path.starts_with(&format!("{}/", path.trim_end_matches(".rs"))))));
+    none(&find(&words, |file| {
+        PURE.iter()
+            .any(|path| file.path == *path || file.path.starts_with(&format!("{}/", path.trim_end_matches(".rs"))))
+    }));
 }
 
 /// Whoever spawns owns the end of what was spawned: few may.

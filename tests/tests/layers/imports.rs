@@ -13,7 +13,10 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 fn layer(module: &str) -> usize {
     let of = |(_, modules): &(&str, &[&str])| modules.contains(&module);
-    LAYERS.iter().position(of).unwrap_or_else(|| panic!("module `{module}` is in no layer: give it one here and in ARCHITECTURE.md"))
+    LAYERS
+        .iter()
+        .position(of)
+        .unwrap_or_else(|| panic!("module `{module}` is in no layer: give it one here and in ARCHITECTURE.md"))
 }
 
 /// The modules of ours that a line of code names: `crate::error::Error` names `error`.

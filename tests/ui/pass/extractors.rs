@@ -1,7 +1,7 @@
 //! The library's extractors and the user's own.
 
-use idempotent_jobs::prelude::*;
 use idempotent_jobs::Context;
+use idempotent_jobs::prelude::*;
 
 #[derive(Clone)]
 struct Mailer;
@@ -34,5 +34,3 @@ async fn charge(
     }
     Ok(())
 }
-
-fn main() {}

@@ -38,7 +38,7 @@ async fn by_hand(tx: &mut PgTx, job: jobs::Charge) -> JobResult {
     jobs::charge(tx, job).await
 }
 
-fn main() {
+fn body() {
     let _ = by_hand;
 
     #[derive(serde::Deserialize)]
@@ -50,4 +50,9 @@ fn main() {
     async fn local(_tx: &mut PgTx, _job: Local) -> JobResult {
         Ok(())
     }
+}
+
+#[test]
+fn functions_are_still_there() {
+    body();
 }

@@ -31,6 +31,7 @@ async fn kept(_tx: &mut PgTx, _job: Charge) -> JobResult {
     Ok(())
 }
 
-fn main() {
+#[test]
+fn kept_is_there() {
     let _ = kept;
 }

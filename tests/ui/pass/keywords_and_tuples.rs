@@ -31,5 +31,3 @@ async fn pair(_tx: &mut SqliteTx, mut job: Pair) -> JobResult {
     assert_ne!(job.0, 0);
     Ok(())
 }
-
-fn main() {}

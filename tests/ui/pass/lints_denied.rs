@@ -15,7 +15,6 @@
     unreachable_pub,
     unsafe_op_in_unsafe_fn,
     let_underscore_drop,
-    non_ascii_idents,
     variant_size_differences,
     clippy::all,
     clippy::pedantic,
@@ -61,5 +60,3 @@ async fn audit(_tx: &mut SqliteTx, job: Charge) -> JobResult {
 async fn settled(order: u64) {
     assert!(std::future::ready(order).await > 0);
 }
-
-fn main() {}

@@ -25,7 +25,8 @@ enum Op {
     r#Refund,
 }
 
-fn main() {
+#[test]
+fn a_message_says_where_it_goes() {
     assert_eq!(Charge::TOPIC, "orders");
     assert_eq!(Charge::EVENT, Some("charged"));
     let _ = (Op::Charge, Op::r#Refund, Charge::key_parts);

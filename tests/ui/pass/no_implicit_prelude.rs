@@ -46,5 +46,3 @@ mod nothing_in_scope {
         ::core::result::Result::Ok(())
     }
 }
-
-fn main() {}

@@ -14,15 +14,22 @@ struct Box;
 struct Vec;
 struct String;
 
-
 trait Send {}
 trait Sync {}
 trait Future {}
 trait Into {}
 mod std {}
 mod core {}
-macro_rules! vec { () => { compile_error!("not this one") } }
-macro_rules! panic { () => { compile_error!("not this one") } }
+macro_rules! vec {
+    () => {
+        compile_error!("not this one")
+    };
+}
+macro_rules! panic {
+    () => {
+        compile_error!("not this one")
+    };
+}
 
 #[derive(serde::Serialize, serde::Deserialize, JobMessage)]
 #[message(topic = "orders", key = "order_id, op", partition_by = "order_id")]
@@ -41,5 +48,3 @@ enum Op {
 async fn charge(_tx: &mut PgTx, _job: Charge, _headers: Headers) -> JobOutcome {
     JobOutcome::Ok(())
 }
-
-fn main() {}

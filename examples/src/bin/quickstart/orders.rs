@@ -149,14 +149,19 @@ fn number(column: &str, text: &str) -> Result<i64, String> {
 }
 
 fn date(text: &str) -> Result<String, String> {
-    if is_date(text) { Ok(text.to_owned()) } else { Err(format!("ordered_on `{}` is not a date like 1997-01-31", cut(text))) }
+    if is_date(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("ordered_on `{}` is not a date like 1997-01-31", cut(text)))
+    }
 }
 
 fn is_date(text: &str) -> bool {
-    let shape = text.len() == 10 && text.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => byte == b'-',
-        _ => byte.is_ascii_digit(),
-    });
+    let shape = text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
     let part = |range| text.get(range).and_then(|digits: &str| digits.parse::<u32>().ok()).unwrap_or(0);
     shape && (1..=days(part(0..4), part(5..7))).contains(&part(8..10))
 }

@@ -96,7 +96,9 @@ impl Process {
             match self.child.try_wait()? {
                 Some(status) if status.success() => break,
                 Some(status) => return Err(self.ended(status)),
-                None if Instant::now() > deadline => return Err(format!("the worker did not end within {PATIENCE:?}").into()),
+                None if Instant::now() > deadline => {
+                    return Err(format!("the worker did not end within {PATIENCE:?}").into());
+                }
                 None => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
@@ -130,7 +132,8 @@ fn command(place: &Place) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     if place.embedded.is_some() {
         // Meant for servers: the embedded broker knows no TLS and no passwords.
-        let meant_for_servers = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("KAFKA_"));
+        let meant_for_servers =
+            std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("KAFKA_"));
         meant_for_servers.for_each(|name| _ = command.env_remove(name));
     }
     command

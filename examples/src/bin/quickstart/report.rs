@@ -54,7 +54,11 @@ impl fmt::Display for Summary {
         if self.wrong > 0 {
             row("wrong", count(self.wrong), "effects of no order, or of another amount")?;
         }
-        write!(f, "\n{}", if self.is_right() { "Every order had its effect exactly once." } else { "THE PROMISE WAS BROKEN." })
+        write!(
+            f,
+            "\n{}",
+            if self.is_right() { "Every order had its effect exactly once." } else { "THE PROMISE WAS BROKEN." }
+        )
     }
 }
 
@@ -64,7 +68,16 @@ mod tests {
 
     fn summary() -> Summary {
         Summary {
-            orders: 3, sent: 4, delivered: 5, duplicates: 2, kills: 3, cents: 6, lost: 0, doubled: 0, expected_cents: 6, wrong: 0,
+            orders: 3,
+            sent: 4,
+            delivered: 5,
+            duplicates: 2,
+            kills: 3,
+            cents: 6,
+            lost: 0,
+            doubled: 0,
+            expected_cents: 6,
+            wrong: 0,
         }
     }
 

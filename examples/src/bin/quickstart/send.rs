@@ -38,7 +38,12 @@ impl Sender {
 }
 
 /// Sends what the plan names, in its order, up to the place that `may_send` gives.
-pub async fn send(sender: Sender, orders: Arc<[Order]>, plan: Vec<usize>, mut may_send: watch::Receiver<usize>) -> Result<(), Failure> {
+pub async fn send(
+    sender: Sender,
+    orders: Arc<[Order]>,
+    plan: Vec<usize>,
+    mut may_send: watch::Receiver<usize>,
+) -> Result<(), Failure> {
     const IN_FLIGHT: usize = 256;
     let mut in_flight = JoinSet::new();
     for (place, order) in plan.into_iter().enumerate() {

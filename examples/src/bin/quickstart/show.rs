@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::Failure;
 use crate::cli::Arguments;
 use crate::cluster::Cluster;
 use crate::format::{counted, grouped};
@@ -21,7 +22,6 @@ use crate::process::{Heard, Process};
 use crate::progress::Progress;
 use crate::report::Summary;
 use crate::send::{Sender, send};
-use crate::Failure;
 
 /// Runs and prints; whether all was right.
 #[tokio::main]
@@ -32,7 +32,11 @@ pub async fn run(arguments: &Arguments) -> Result<bool, Failure> {
         summary = show(&lines) => summary?,
         signal = interrupted() => return Err(format!("interrupted by {}", signal?).into()),
     };
-    if arguments.json { println!("{}", summary.json()?) } else { println!("{summary}") }
+    if arguments.json {
+        println!("{}", summary.json()?)
+    } else {
+        println!("{summary}")
+    }
     Ok(summary.is_right())
 }
 
@@ -99,7 +103,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Watches until everything sent is settled, and kills the worker when it is due.
-    async fn work(&mut self, sent: usize, limit: &watch::Sender<usize>, mut sending: Sending) -> Result<usize, Failure> {
+    async fn work(
+        &mut self,
+        sent: usize,
+        limit: &watch::Sender<usize>,
+        mut sending: Sending,
+    ) -> Result<usize, Failure> {
         let progress = Progress::of(sent);
         let mut kills = Kills::new(sent);
         let mut all_sent = false;
@@ -123,7 +132,10 @@ impl<'a> Stage<'a> {
         self.worker = Process::start(self.place, &self.heard)?;
         kills.make();
         let settled = grouped(counted(self.heard.settled()));
-        progress.say(&format!("worker killed ({} of {KILLS}) after {settled} deliveries; the next one takes over", kills.made()));
+        progress.say(&format!(
+            "worker killed ({} of {KILLS}) after {settled} deliveries; the next one takes over",
+            kills.made()
+        ));
         Ok(())
     }
 

@@ -10,7 +10,11 @@ use crate::{Failure, reports};
 #[tokio::main]
 pub async fn run(job: &str) -> Result<(), Failure> {
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into()).from_env_lossy())
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::builder()
+                .with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into())
+                .from_env_lossy(),
+        )
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();

@@ -21,6 +21,12 @@ fn lanes(partitions: i32, bounds: Bounds) -> Lanes<u32> {
     lanes
 }
 
+fn push_all(lanes: &mut Lanes<u32>, number: i32, offsets: std::ops::Range<i64>) {
+    for offset in offsets {
+        lanes.push(message(number, offset));
+    }
+}
+
 fn task(lanes: &mut Lanes<u32>, now: Instant) -> Task<u32> {
     match lanes.take(now) {
         Next::Task(task) => task,
@@ -52,7 +58,7 @@ fn ret_01_a_message_in_backoff_is_not_overtaken_in_its_lane() {
     let now = Instant::now();
     let due = now + Duration::from_secs(1);
     let mut lanes = lanes(1, Bounds::default());
-    (0..3).for_each(|offset| drop(lanes.push(message(0, offset))));
+    push_all(&mut lanes, 0, 0..3);
     let first = task(&mut lanes, now);
     assert!(lanes.retry(first, due));
     assert!(matches!(lanes.take(now), Next::Until(until) if until == due));
@@ -82,7 +88,7 @@ fn con_08_a_result_of_an_old_epoch_changes_nothing() {
 fn con_02_queued_messages_of_a_drained_partition_count_as_not_done() {
     let now = Instant::now();
     let mut lanes = lanes(1, Bounds::default());
-    (0..3).for_each(|offset| drop(lanes.push(message(0, offset))));
+    push_all(&mut lanes, 0, 0..3);
     let first = task(&mut lanes, now);
     lanes.drain(&partition(0));
     lanes.settle(&first);
@@ -193,7 +199,7 @@ proptest! {
                     }
                     settled.remove(&number);
                     lanes.assign(&partition(number));
-                    (committed[number as usize]..log[number as usize]).for_each(|offset| drop(lanes.push(message(number, offset))));
+                    push_all(&mut lanes, number, committed[number as usize]..log[number as usize]);
                 }
                 Step::Settle(_) | Step::Retry(_) => {}
             }

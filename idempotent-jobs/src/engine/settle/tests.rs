@@ -1,6 +1,6 @@
 use super::*;
-use crate::fingerprint::Scheme;
 use crate::context::Isolation;
+use crate::fingerprint::Scheme;
 use crate::retry::Backoff;
 
 fn spec(retries: u32) -> Spec {

@@ -4,8 +4,8 @@ use std::io::stdin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use idempotent_jobs::Coordinates;
 use idempotent_jobs::__private::{Point, Probe};
+use idempotent_jobs::Coordinates;
 use tests::events;
 
 #[derive(Default)]
