@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::{Engine, Parts, Routed, work};
-use crate::error::{Chain, Error};
+use crate::error::Error;
 use crate::kafka::{self, Consumer, Properties};
 use crate::registry::{self, Registered};
 use crate::start::{self, Selection};
@@ -80,7 +80,7 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
     let (store, committed) =
         tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
     let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
-    let store = store.map_err(|error| problems.push(format!("the database cannot be used: {}", Chain(&error)))).ok();
+    let store = store.map_err(|error| problems.push(format!("the database cannot be used: {error}"))).ok();
     let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
 
     let group = properties.group_id().unwrap_or_default().to_owned();
@@ -137,7 +137,7 @@ async fn register<S: Store>(
         })
         .collect();
     let offset = |topic: &str, partition: i32| committed.get(&(topic.to_owned(), partition)).copied();
-    store.register(&rows, &offset).await.map_err(|error| Error::Start(vec![Chain(&error).to_string()]))
+    store.register(&rows, &offset).await.map_err(|error| Error::Start(vec![error.to_string()]))
 }
 
 /// Dropped with the caller's future, the engine starts nothing more.

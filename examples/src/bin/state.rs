@@ -67,6 +67,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         producer.send(&Shipped { parcel: parcel.to_owned() }).await?;
     }
 
+    let file = std::env::temp_dir().join(format!("state-example-{}.sqlite", std::process::id()));
+
     let (seen, mut lines) = mpsc::unbounded_channel();
     let two_bills = async move {
         for _ in 0..2 {
@@ -76,11 +78,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     Worker::builder()
         .brokers(broker.bootstrap_servers())
         .group_id("billing")
-        .database_url("sqlite::memory:")
+        .database_url(format!("sqlite://{}?mode=rwc", file.display()))
         .state(Arc::new(Tariff { cents: 490 }))
         .state::<Seen>(seen)
         .shutdown_on(two_bills)
         .run()
         .await?;
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
+    }
     Ok(())
 }

@@ -36,7 +36,8 @@ pub(super) async fn attempt<S: Store>(
     let terms = Terms { isolation: spec.isolation, timeout: spec.timeout };
     let mut tx = match engine.store.begin(terms).await {
         Ok(tx) => tx,
-        Err(error) => return Failure::from(error).into(),
+        // No job has run yet: whatever the database says here, no message is to blame.
+        Err(error) => return Failure::transient(error.to_string()).into(),
     };
 
     let claim = Claim {

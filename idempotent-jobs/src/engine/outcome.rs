@@ -36,7 +36,7 @@ impl Failure {
         Self { fault: Fault::Lasting, detail: detail.into(), reason: Reason::Exhausted }
     }
 
-    fn transient(detail: impl Into<String>) -> Self {
+    pub fn transient(detail: impl Into<String>) -> Self {
         Self { fault: Fault::Transient, ..Self::lasting(detail) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -72,7 +72,7 @@ impl Reader {
         for (topic, count) in topics {
             (0..*count).for_each(|number| _ = wanted.add_partition(topic, number));
         }
-        let list = self.client.committed_offsets(wanted, timeout).map_err(refused)?;
+        let list = self.ask(&wanted, timeout).map_err(refused)?;
         let mut offsets = BTreeMap::new();
         for element in list.elements() {
             element.error().map_err(refused)?;
@@ -82,6 +82,25 @@ impl Reader {
         }
         Ok(offsets)
     }
+
+    /// Asks again while the group has no coordinator that knows it: on a new cluster, and when
+    /// it moves to another broker.
+    fn ask(&self, wanted: &TopicPartitionList, timeout: Duration) -> Result<TopicPartitionList, KafkaError> {
+        const BETWEEN: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.client.committed_offsets(wanted.clone(), left) {
+                Err(error) if coordinator_moves(&error) && left > BETWEEN => std::thread::sleep(BETWEEN),
+                answer => return answer,
+            }
+        }
+    }
+}
+
+fn coordinator_moves(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    matches!(code, Some(Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress))
 }
 
 enum Look {

@@ -43,7 +43,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         match opened {
             Ok(()) => Ok(Tx::new(lease)),
             // A kept connection may have died while it was idle; nothing was begun on it.
-            Err(error) if lease.kept && error.fault == Fault::Transient => {
+            Err(error) if lease.kept && died::<DB>(&error) => {
                 lease = self.slots.renew(lease).await?;
                 open(&mut lease, &terms).await?;
                 Ok(Tx::new(lease))
@@ -136,6 +136,15 @@ async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), S
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
         Err(_) => Err(StoreError::transient(DOING, format!("no answer within {:?}", terms.timeout))),
+    }
+}
+
+/// Whether the connection, not the database, failed.
+fn died<DB: Dialect>(error: &StoreError) -> bool {
+    match error.source.downcast_ref::<Error>() {
+        Some(Error::Database(error)) => DB::broken(&**error) == Broken::Lost,
+        Some(error) => fault::lost(error),
+        None => false,
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use sqlx::AnyPool;
-use sqlx::any::AnyPoolOptions;
+use sqlx::{AnyConnection, Connection as _};
 
 use crate::Failure;
 use crate::jobs::TABLE;
 use crate::orders::Line;
 
-/// The table of effects.
-pub struct Ledger(AnyPool);
+/// The table of effects. It connects when asked: a run is long for a connection that does nothing.
+pub struct Ledger(String);
 
 /// What the effects of a run come to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,21 +34,28 @@ const ROWS: &str = "SELECT order_id, COUNT(*), CAST(SUM(amount_cents) AS BIGINT)
     WHERE run = $1 GROUP BY order_id";
 
 impl Ledger {
-    /// Connects, and makes the table if it is not there.
+    /// Makes the table if it is not there.
     pub async fn open(database_url: &str) -> Result<Self, Failure> {
         sqlx::any::install_default_drivers();
-        let opening = AnyPoolOptions::new().max_connections(1).connect(database_url).await;
-        let pool = opening.map_err(|error| format!("the database of DATABASE_URL: {error}"))?;
+        let ledger = Self(database_url.to_owned());
+        let mut connection = ledger.connect().await?;
         for statement in [TABLE, INDEX] {
-            sqlx::query(statement).execute(&pool).await?;
+            sqlx::query(statement).execute(&mut connection).await?;
         }
-        Ok(Self(pool))
+        connection.close().await?;
+        Ok(ledger)
     }
 
     /// Counts the effects of a run against the lines they are of.
     pub async fn tally(&self, run: &str, lines: &[Line]) -> Result<Tally, Failure> {
-        let rows: Vec<Rows> = sqlx::query_as(ROWS).bind(run).fetch_all(&self.0).await?;
+        let mut connection = self.connect().await?;
+        let rows: Vec<Rows> = sqlx::query_as(ROWS).bind(run).fetch_all(&mut connection).await?;
+        connection.close().await?;
         Ok(tally(&rows, lines))
+    }
+
+    async fn connect(&self) -> Result<AnyConnection, Failure> {
+        Ok(AnyConnection::connect(&self.0).await.map_err(|error| format!("the database of DATABASE_URL: {error}"))?)
     }
 }
 

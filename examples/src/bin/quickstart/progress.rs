@@ -12,7 +12,7 @@ pub struct Progress(ProgressBar);
 impl Progress {
     pub fn of(messages: usize) -> Self {
         let bar = ProgressBar::new(messages as u64);
-        let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} messages, {per_sec:.0}, {msg}");
+        let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} messages, {msg} [{elapsed}]");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)

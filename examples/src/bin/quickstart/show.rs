@@ -33,9 +33,9 @@ pub async fn run(arguments: &Arguments) -> Result<bool, Failure> {
         signal = interrupted() => return Err(format!("interrupted by {}", signal?).into()),
     };
     if arguments.json {
-        println!("{}", summary.json()?)
+        println!("{}", summary.json()?);
     } else {
-        println!("{summary}")
+        println!("{summary}");
     }
     Ok(summary.is_right())
 }
