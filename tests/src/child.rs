@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
+use idempotent_jobs::Coordinates;
 
 use crate::PATIENCE;
 use crate::events::{self, Events, Source};
@@ -75,9 +76,13 @@ impl Child {
         self.heard(&format!("armed {}.", self.halts));
     }
 
-    /// Waits until the program halted.
-    pub fn halted(&self) {
-        self.heard(&format!("halted {}.", self.halts));
+    /// Waits until the program halted; the message that stands still.
+    pub fn halted(&self) -> Coordinates {
+        let (source, words) = (self.source, format!("halted {}. ", self.halts));
+        self.events.wait(&format!("program {source} to halt"), PATIENCE, |seen| {
+            let mut lines = seen.said.iter().filter(|(who, _)| *who == source);
+            lines.find_map(|(_, line)| Some(events::parse(line.strip_prefix(&words)?)?.1))
+        })
     }
 
     /// Lets a halted program go on.

@@ -8,7 +8,7 @@ use idempotent_jobs::Coordinates;
 use super::{Blow, Case, Moment};
 use crate::PATIENCE;
 use crate::child::Child;
-use crate::events::{Event, Events, Source};
+use crate::events::{Event, Events};
 use crate::proxy::{Proxy, Trap};
 use crate::world::World;
 
@@ -33,7 +33,6 @@ impl Scene {
 
     /// Plays the round with a running child; who lives after it.
     pub fn round(&self, case: Case, number: i64, mut child: Child) -> Child {
-        let source = child.source;
         let first = self.world.events.seen().events.len();
         // Over the rounds the blow falls on other messages of the twenty.
         let nth = if case.moment == Moment::At(Point::OffsetCommitted) {
@@ -47,8 +46,7 @@ impl Scene {
         };
         child.halt_at(halt, nth);
         self.world.send(number * MESSAGES..(number + 1) * MESSAGES);
-        child.halted();
-        let at = last(&self.world.events, source, halt);
+        let at = child.halted();
         let child = self.strike(case, child);
         self.world.settled(PATIENCE);
         check(&self.world.events, first, case, &at);
@@ -87,13 +85,6 @@ impl Scene {
     fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().expect("cases of a lost COMMIT have a proxy")
     }
-}
-
-/// The message that reached a point last.
-fn last(events: &Arc<Events>, source: Source, point: Point) -> Coordinates {
-    let seen = events.seen();
-    let event = seen.events.iter().rev().find(|event| event.source == source && event.point == point);
-    event.expect("the child halted at this point").at.clone()
 }
 
 /// The struck message went the way of DESIGN's table, so the blow fell where the case says.

@@ -65,7 +65,7 @@ impl Probe for Orders {
         }
         state.armed = None;
         state.halted = true;
-        println!("halted {}.", state.halts);
+        println!("halted {}. {}", state.halts, events::line(point, at));
         while state.halted {
             state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
