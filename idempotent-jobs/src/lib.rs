@@ -1,4 +1,45 @@
-//! Kafka job handlers made idempotent by declaration. (contract)
+//! Kafka job handlers made idempotent by declaration.
+//!
+//! Kafka delivers at least once, and the idempotent producer does not change that: it removes only
+//! the doubles of its own network retries. A function under [`idempotent_job`] has its database
+//! effects exactly once per key, because the key is claimed in the very transaction that holds the
+//! effects, and the offset is committed after it.
+//!
+//! ```no_run
+//! use idempotent_jobs::prelude::*;
+//! # #[cfg(feature = "postgres")]
+//! # mod example {
+//! # use idempotent_jobs::prelude::*;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Charge { order_id: i64, amount_cents: i64 }
+//!
+//! #[idempotent_job(topic = "orders", key = "order_id")]
+//! async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+//!     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
+//!         .bind(job.order_id)
+//!         .bind(job.amount_cents)
+//!         .execute(&mut *tx)
+//!         .await?;
+//!     Ok(())
+//! }
+//! # }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), idempotent_jobs::Error> {
+//!     idempotent_jobs::run().await
+//! }
+//! ```
+//!
+//! Covered are writes through the handle ([`PgTx`](prelude), [`SqliteTx`](prelude)) and nothing
+//! else. Calls to the outside happen at least once: pass on [`Meta::key`], which stays the same on
+//! every attempt and redelivery, and let the receiver deduplicate.
+//!
+//! # Where to look
+//! [`idempotent_job`] for the options of a job, [`KeyPart`] for what a key is made of, [`Extract`]
+//! for what a job may ask for, [`Producer`] and [`JobMessage`] for the sending side, [`Worker`] for
+//! more than [`run`] offers, [`telemetry`] for spans and metrics.
 
 #[doc(hidden)]
 pub mod __private;
@@ -28,9 +69,11 @@ pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, Meta, State};
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
-pub use crate::kafka::{Delivery, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
+pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
 pub use crate::key::{KeyPart, KeyValue};
-pub use crate::message::{Coordinates, Headers, Message};
+pub use crate::message::{
+    Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
+};
 pub use crate::outgoing::JobMessage;
 pub use crate::store::Savepoint;
 #[cfg(feature = "postgres")]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::engine::{Engine, Parts, Routed, work};
 use crate::error::Error;
-use crate::kafka::{self, Consumer, Properties};
+use crate::kafka::{self, Consumer, ConsumerHandle, Properties, Settings};
 use crate::registry::{self, Registered};
 use crate::start::{self, Selection};
 use crate::store::{JobRow, Store};
@@ -73,6 +73,9 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
     let mut problems = start::names(linked, &selection);
     let (jobs, more) = start::select::<S::Tx>(linked, &selection, &builder.states);
     problems.extend(more);
+    if builder.concurrency == 0 {
+        problems.push("`concurrency` is 0, and no job would ever run: give at least 1".to_owned());
+    }
     properties.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
 
     let topics: Vec<String> =
@@ -92,9 +95,12 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let Builder { states, probe, shutdown, shutdown_timeout, .. } = builder;
+    let Builder { states, probe, shutdown, shutdown_timeout, on_gap, .. } = builder;
     let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe });
-    consume(engine, &properties, &topics, shutdown, shutdown_timeout).await
+    let settings = Settings { on_gap, ..Settings::default() };
+    let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
+    let shutdown = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
+    consume(engine, consumer, shutdown, shutdown_timeout).await
 }
 
 /// What the group has committed of these topics; the problems found on the way there.
@@ -151,20 +157,17 @@ impl<S: Store> Drop for StopWhenDropped<S> {
 
 async fn consume<S: Store>(
     engine: Arc<Engine<S>>,
-    properties: &Properties,
-    topics: &[String],
-    shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    consumer: ConsumerHandle,
+    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
     budget: Duration,
 ) -> Result<(), Error> {
     let _stop = StopWhenDropped(Arc::clone(&engine));
-    let signal = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
-    let consumer = Consumer::start(properties, topics, engine.clone()).map_err(Error::Start)?;
     let mut workers = JoinSet::new();
     for _ in 0..engine.width() {
         workers.spawn(work(Arc::clone(&engine)));
     }
     tokio::select! {
-        () = signal => tracing::info!("asked to end: running jobs finish, nothing new is started"),
+        () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Kafka(format!("a worker ended by itself: {ended:?}"))),
     }

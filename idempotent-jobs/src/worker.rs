@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::context::States;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::Error;
+use crate::kafka::OnGap;
 use crate::serve;
 
 /// Runs every job linked into this program until SIGTERM or Ctrl-C, configured by the environment.
@@ -56,6 +57,7 @@ pub struct Builder {
     pub(crate) only: Vec<String>,
     pub(crate) expected: Vec<String>,
     pub(crate) shared: Vec<String>,
+    pub(crate) on_gap: OnGap,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -74,6 +76,7 @@ impl Default for Builder {
             only: Vec::new(),
             expected: Vec::new(),
             shared: Vec::new(),
+            on_gap: OnGap::default(),
             probe: Arc::new(Unwatched),
         }
     }
@@ -148,6 +151,13 @@ impl Builder {
     /// shared: what one of them did is a duplicate for the others.
     pub fn share_job(mut self, name: impl Into<String>) -> Self {
         self.shared.push(name.into());
+        self
+    }
+
+    /// What happens when Kafka deleted messages before this group read them: by default the
+    /// worker stops and names them.
+    pub fn on_gap(mut self, on_gap: OnGap) -> Self {
+        self.on_gap = on_gap;
         self
     }
 
