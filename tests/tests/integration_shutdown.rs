@@ -1,5 +1,8 @@
 //! SIGTERM, on the embedded broker and SQLite: SHUT-01, SHUT-02.
 
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
@@ -81,4 +84,22 @@ fn shut_02_the_process_ends_also_when_no_broker_answers() {
 #[test]
 fn shut_02_the_process_ends_without_brokers_on_one_thread() {
     ends_without_brokers("current_thread");
+}
+
+/// A signal during the checks is heard: the process ends by itself and is not killed by it.
+#[test]
+fn shut_01_a_signal_during_the_start_is_heard() {
+    let world = World::embedded(CRASH);
+    // Accepts, and never answers: the checks of the start last until their own deadline.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let mut command = world.command(&[]);
+    command.env("KAFKA_BROKERS", silent.local_addr().expect("a bound port has a number").to_string());
+    let child = world.start(command);
+    let (asked, checks) = channel();
+    thread::spawn(move || asked.send(silent.accept()));
+    let connection = checks.recv_timeout(PATIENCE).expect("the start asks the brokers");
+    child.terminate();
+    let status = child.ended(PATIENCE);
+    drop(connection);
+    assert!(status.code().is_some(), "it was killed by the signal: {status}");
 }
