@@ -4,7 +4,7 @@ use idempotent_jobs::__private::Point;
 use tests::PATIENCE;
 use tests::world::World;
 
-use super::jobs::{ORDERS, doing, order};
+use super::jobs::{ORDERS, Outside, doing, order};
 
 fn second_attempt_succeeds(does: &str) {
     let world = World::embedded(ORDERS);
@@ -43,4 +43,18 @@ fn con_12_a_handler_longer_than_the_poll_interval_keeps_its_partition() {
     worker.stop().expect("a clean stop");
     assert_eq!(world.database.ids("long"), [1]);
     assert_eq!(world.events.seen().count(source, Point::Claimed), 1, "it ran once and was never taken away");
+}
+
+/// The call was made twice, the effect is there once: the receiver can tell by the key.
+#[test]
+fn side_01_every_attempt_passes_the_same_key_to_the_outside() {
+    let world = World::embedded(ORDERS);
+    world.put(&[order(0, 7), order(0, 7)]);
+    let outside = Outside::default();
+    let worker = world.work_as(["calls_out"], |builder| builder.state(outside.clone()));
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    assert_eq!(world.database.ids("calls_out"), [7]);
+    let told = outside.0.lock().expect("the worker is gone").clone();
+    assert_eq!(told, [r#"[7,"charge"]"#; 2], "two attempts, and none for the copy");
 }

@@ -1,5 +1,6 @@
 //! The jobs of these tests. Each test runs the ones it names.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_jobs::prelude::*;
@@ -39,6 +40,18 @@ async fn charge(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
         ("terminal", _) => Err(JobError::terminal("no retry can help")),
         _ => Ok(()),
     }
+}
+
+/// What the outside was told, call by call.
+#[derive(Clone, Default)]
+pub struct Outside(pub Arc<Mutex<Vec<String>>>);
+
+/// Calls the outside with its key, and fails once after the call.
+#[idempotent_job(topic = "orders", key = "order_id, op", backoff = "1ms..20ms")]
+async fn calls_out(tx: &mut SqliteTx, order: Order, meta: Meta, State(outside): State<Outside>) -> JobResult {
+    effect_sqlite(tx, "calls_out", order.order_id, &meta).await?;
+    outside.0.lock().expect("no panic while it is told").push(meta.key);
+    if meta.attempt == 1 { Err("after the call".into()) } else { Ok(()) }
 }
 
 /// A second job on the topic with the same key.
