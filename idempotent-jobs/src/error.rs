@@ -146,7 +146,7 @@ impl fmt::Display for Reason {
 }
 
 /// A message that cannot be processed: which rule it broke, and the words for a person.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rejection {
     /// The rule.
     pub reason: Reason,
@@ -201,9 +201,9 @@ pub enum Error {
     /// The Kafka client cannot go on.
     #[error("kafka: {0}")]
     Kafka(String),
-    /// The database cannot be used.
-    #[error("database: {0}")]
-    Store(String),
+    /// A defect of this library; what was running is read again at the next start.
+    #[error("a defect of idempotent-jobs, please report it: {0}")]
+    Internal(String),
 }
 
 fn list(problems: &[String]) -> String {

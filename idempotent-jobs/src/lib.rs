@@ -80,7 +80,7 @@ pub use crate::store::Savepoint;
 pub use crate::store::{PgTx, postgres_migrations_sql};
 #[cfg(feature = "sqlite")]
 pub use crate::store::{SqliteTx, sqlite_migrations_sql};
-pub use crate::worker::{Builder, Worker, run};
+pub use crate::worker::{Worker, WorkerBuilder, run};
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.

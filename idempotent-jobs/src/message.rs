@@ -11,7 +11,7 @@ pub const IDEMPOTENCY_KEY_PARTS_HEADER: &str = "idempotency-key-parts";
 /// The header that says which event a message is.
 pub const EVENT_HEADER: &str = "event";
 
-/// Where a message lies: `topic/partition@offset`.
+/// Where a message lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Coordinates {
     /// The topic.

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::{Engine, Parts, Routed, work};
 use crate::error::Error;
@@ -14,21 +15,29 @@ use crate::kafka::{self, Consumer, ConsumerHandle, Properties, Settings};
 use crate::registry::{self, Registered};
 use crate::start::{self, Selection};
 use crate::store::{JobRow, Store};
-use crate::worker::Builder;
+use crate::worker::WorkerBuilder;
 
 /// How long the brokers may take to answer a start-up check.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longer than any worker runs, for a budget without an end.
+const AGES: Duration = Duration::from_secs(30 * 365 * 86_400);
+/// How long an ended worker may take to let go of its connection.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// The committed offset of each topic's partition that has one.
 type Committed = BTreeMap<(String, i32), i64>;
 
+/// What asks a worker to end.
+pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Checks, consumes, shuts down.
-pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
+pub(crate) async fn serve(mut builder: WorkerBuilder) -> Result<(), Error> {
     // Heard from the first moment: a signal during the checks must not kill by its default action.
-    if builder.shutdown.is_none() {
-        let signal = asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?;
-        builder.shutdown = Some(signal);
-    }
+    let shutdown = match builder.shutdown.take() {
+        Some(shutdown) => shutdown,
+        None => asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?,
+    };
     let linked = registry::all();
     let properties = builder.properties();
     let url = builder.database_url.take().or_else(|| builder.env.then(|| std::env::var("DATABASE_URL").ok()).flatten());
@@ -37,9 +46,11 @@ pub(crate) async fn serve(mut builder: Builder) -> Result<(), Error> {
     };
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => on::<crate::store::PostgresStore>(builder, &linked, properties, &url).await,
+        Some("postgres" | "postgresql") => {
+            on::<crate::store::PostgresStore>(builder, shutdown, &linked, properties, &url).await
+        }
         #[cfg(feature = "sqlite")]
-        Some("sqlite") => on::<crate::store::SqliteStore>(builder, &linked, properties, &url).await,
+        Some("sqlite") => on::<crate::store::SqliteStore>(builder, shutdown, &linked, properties, &url).await,
         _ => Err(refused(&builder, &linked, &properties, unknown_database())),
     }
 }
@@ -61,14 +72,55 @@ fn unknown_database() -> String {
 }
 
 /// Everything that can be found wrong without knowing the database.
-fn refused(builder: &Builder, linked: &[Registered], properties: &Properties, problem: String) -> Error {
+fn refused(builder: &WorkerBuilder, linked: &[Registered], properties: &Properties, problem: String) -> Error {
     let mut problems = vec![problem];
     problems.extend(start::names(linked, &builder.selection()));
     problems.extend(properties.problems());
     Error::Start(problems)
 }
 
-async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Properties, url: &str) -> Result<(), Error> {
+async fn on<S: Store>(
+    builder: WorkerBuilder,
+    mut shutdown: Shutdown,
+    linked: &[Registered],
+    properties: Properties,
+    url: &str,
+) -> Result<(), Error> {
+    let checked = tokio::select! {
+        biased;
+        () = &mut shutdown => {
+            tracing::info!("asked to end before the start was complete: nothing was read");
+            return Ok(());
+        }
+        checked = check::<S>(&builder, linked, &properties, url) => checked?,
+    };
+    let Checked { store, jobs, topics, group } = checked;
+    for job in &jobs {
+        let spec = job.spec();
+        tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
+    }
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, .. } = builder;
+    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe });
+    let settings = Settings { on_gap, ..Settings::default() };
+    let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
+    consume(engine, consumer, shutdown, shutdown_timeout).await
+}
+
+/// What the checks of a start found in order.
+struct Checked<S: Store> {
+    store: S,
+    jobs: Vec<Routed<S>>,
+    topics: Vec<String>,
+    group: String,
+}
+
+/// All the checks of a start: what is wrong is reported together.
+async fn check<S: Store>(
+    builder: &WorkerBuilder,
+    linked: &[Registered],
+    properties: &Properties,
+    url: &str,
+) -> Result<Checked<S>, Error> {
     let selection = builder.selection();
     let mut problems = start::names(linked, &selection);
     let (jobs, more) = start::select::<S::Tx>(linked, &selection, &builder.states);
@@ -78,29 +130,17 @@ async fn on<S: Store>(builder: Builder, linked: &[Registered], properties: Prope
     }
     properties.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
 
-    let topics: Vec<String> =
-        jobs.iter().map(|job| job.spec().topic.to_owned()).collect::<BTreeSet<_>>().into_iter().collect();
+    let topics: BTreeSet<String> = jobs.iter().map(|job| job.spec().topic.to_owned()).collect();
+    let topics: Vec<String> = topics.into_iter().collect();
     let (store, committed) =
-        tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(&properties, topics.clone()));
+        tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(properties, topics.clone()));
     let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
     let store = store.map_err(|error| problems.push(format!("the database cannot be used: {error}"))).ok();
     let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
 
     let group = properties.group_id().unwrap_or_default().to_owned();
     let refusals = register(&store, &jobs, &group, &builder.shared, &committed).await?;
-    if !refusals.is_empty() {
-        return Err(Error::Start(refusals));
-    }
-    for job in &jobs {
-        let spec = job.spec();
-        tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
-    }
-    let Builder { states, probe, shutdown, shutdown_timeout, on_gap, .. } = builder;
-    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe });
-    let settings = Settings { on_gap, ..Settings::default() };
-    let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
-    let shutdown = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
-    consume(engine, consumer, shutdown, shutdown_timeout).await
+    if refusals.is_empty() { Ok(Checked { store, jobs, topics, group }) } else { Err(Error::Start(refusals)) }
 }
 
 /// What the group has committed of these topics; the problems found on the way there.
@@ -113,11 +153,18 @@ async fn offsets(properties: &Properties, topics: Vec<String>) -> Result<Committ
         return Ok(Committed::new());
     }
     let properties = properties.clone();
-    let asking = tokio::task::spawn_blocking(move || {
-        let topics = kafka::check(&properties, &topics, PATIENCE)?;
-        kafka::committed(&properties, &topics, PATIENCE)
+    let (answer, answered) = oneshot::channel();
+    // A thread of its own and not one of the runtime's, which the program's end would wait for.
+    let asking = std::thread::Builder::new().name("idempotent-jobs-start".to_owned()).spawn(move || {
+        let found = kafka::check(&properties, &topics, PATIENCE)
+            .and_then(|topics| kafka::committed(&properties, &topics, PATIENCE));
+        let _ = answer.send(found);
     });
-    asking.await.unwrap_or_else(|error| Err(vec![format!("the brokers could not be asked: {error}")]))
+    let failed = |error: &dyn std::fmt::Display| Err(vec![format!("the brokers could not be asked: {error}")]);
+    match asking {
+        Ok(_) => answered.await.unwrap_or_else(|error| failed(&error)),
+        Err(error) => failed(&error),
+    }
 }
 
 async fn register<S: Store>(
@@ -158,7 +205,7 @@ impl<S: Store> Drop for StopWhenDropped<S> {
 async fn consume<S: Store>(
     engine: Arc<Engine<S>>,
     consumer: ConsumerHandle,
-    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    shutdown: Shutdown,
     budget: Duration,
 ) -> Result<(), Error> {
     let _stop = StopWhenDropped(Arc::clone(&engine));
@@ -169,10 +216,10 @@ async fn consume<S: Store>(
     tokio::select! {
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
-        Some(ended) = workers.join_next() => engine.fail(Error::Kafka(format!("a worker ended by itself: {ended:?}"))),
+        Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
     }
     engine.stop();
-    let deadline = Instant::now() + budget;
+    let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
     consumer.stop(budget).await;
     let running = finish(workers, deadline).await;
     match engine.failure() {
@@ -190,12 +237,16 @@ async fn finish(mut workers: JoinSet<()>, deadline: Instant) -> usize {
         return 0;
     }
     let running = workers.len();
-    workers.shutdown().await;
+    workers.abort_all();
+    // A handler that blocks its thread hears of nothing: it is left behind.
+    let all = async { while workers.join_next().await.is_some() {} };
+    let _ = timeout(LAST_WORDS, all).await;
+    workers.detach_all();
     running
 }
 
 /// SIGTERM or Ctrl-C.
-fn asked_to_end() -> std::io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
+fn asked_to_end() -> std::io::Result<Shutdown> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -210,9 +261,9 @@ fn asked_to_end() -> std::io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
     }
 }
 
-impl Builder {
+impl WorkerBuilder {
     fn selection(&self) -> Selection<'_> {
-        Selection { only: &self.only, expected: &self.expected, shared: &self.shared }
+        Selection { only: self.only.as_deref(), expected: &self.expected, shared: &self.shared }
     }
 
     /// The environment's properties, overridden by those of the builder.

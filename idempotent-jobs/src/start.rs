@@ -10,7 +10,7 @@ use crate::registry::Registered;
 
 /// Which of the linked jobs a worker runs.
 pub(crate) struct Selection<'a> {
-    pub only: &'a [String],
+    pub only: Option<&'a [String]>,
     pub expected: &'a [String],
     pub shared: &'a [String],
 }
@@ -18,7 +18,8 @@ pub(crate) struct Selection<'a> {
 /// What is wrong with the linked jobs, whatever their database.
 pub(crate) fn names(linked: &[Registered], selection: &Selection<'_>) -> Vec<String> {
     if linked.is_empty() {
-        return vec![NO_JOB.to_owned()];
+        let expected = selection.expected.iter().map(|name| format!("the expected job `{name}` is not linked"));
+        return std::iter::once(NO_JOB.to_owned()).chain(expected).collect();
     }
     same_names(linked).into_iter().chain(missing(linked, selection)).collect()
 }
@@ -59,7 +60,7 @@ const NO_JOB: &str = "no job is linked into this program: declare one with `#[id
      that went missing into a start-up error";
 
 fn wanted(job: &Registered, selection: &Selection<'_>) -> bool {
-    selection.only.is_empty() || selection.only.iter().any(|name| name == job.name)
+    selection.only.is_none_or(|only| only.iter().any(|name| name == job.name))
 }
 
 fn same_names(linked: &[Registered]) -> Vec<String> {
@@ -83,7 +84,9 @@ fn missing(linked: &[Registered], selection: &Selection<'_>) -> Vec<String> {
              `use my_jobs as _;`"
         )
     });
-    let chosen = selection.only.iter().chain(selection.shared).filter(absent);
+    let chosen = selection.only.unwrap_or_default().iter().chain(selection.shared).filter(absent);
     let chosen = chosen.map(|name| format!("no job is called `{name}`; linked are `{known}`"));
-    expected.chain(chosen).collect()
+    let none = selection.only.is_some_and(<[String]>::is_empty);
+    let none = none.then(|| "the list of jobs to run is empty: leave `.jobs([…])` out to run all".to_owned());
+    expected.chain(chosen).chain(none).collect()
 }

@@ -1,7 +1,6 @@
 //! The worker: everything a program needs to run its jobs.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use crate::context::States;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::Error;
 use crate::kafka::OnGap;
-use crate::serve;
+use crate::serve::{self, Shutdown};
 
 /// Runs every job linked into this program until SIGTERM or Ctrl-C, configured by the environment.
 ///
@@ -32,19 +31,19 @@ pub struct Worker;
 
 impl Worker {
     /// A worker configured by code; nothing is read from the environment.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> WorkerBuilder {
+        WorkerBuilder::default()
     }
 
     /// A worker configured by the environment, as [`run`] does it; later calls override.
-    pub fn from_env() -> Builder {
-        Builder { env: true, ..Builder::default() }
+    pub fn from_env() -> WorkerBuilder {
+        WorkerBuilder { env: true, ..WorkerBuilder::default() }
     }
 }
 
 /// What a worker is made of. Problems are reported together by [`run`](Self::run).
 #[must_use = "a worker does nothing until `run`"]
-pub struct Builder {
+pub struct WorkerBuilder {
     pub(crate) env: bool,
     pub(crate) database_url: Option<String>,
     pub(crate) brokers: Option<String>,
@@ -52,16 +51,16 @@ pub struct Builder {
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) states: States,
     pub(crate) concurrency: usize,
-    pub(crate) shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub(crate) shutdown: Option<Shutdown>,
     pub(crate) shutdown_timeout: Duration,
-    pub(crate) only: Vec<String>,
+    pub(crate) only: Option<Vec<String>>,
     pub(crate) expected: Vec<String>,
     pub(crate) shared: Vec<String>,
     pub(crate) on_gap: OnGap,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
-impl Default for Builder {
+impl Default for WorkerBuilder {
     fn default() -> Self {
         Self {
             env: false,
@@ -73,7 +72,7 @@ impl Default for Builder {
             concurrency: 10,
             shutdown: None,
             shutdown_timeout: Duration::from_secs(25),
-            only: Vec::new(),
+            only: None,
             expected: Vec::new(),
             shared: Vec::new(),
             on_gap: OnGap::default(),
@@ -82,7 +81,7 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl WorkerBuilder {
     /// The database: `postgres://…` or `sqlite://…`. Its scheme names the handle jobs take.
     pub fn database_url(mut self, url: impl Into<String>) -> Self {
         self.database_url = Some(url.into());
@@ -135,8 +134,11 @@ impl Builder {
     }
 
     /// Runs only these of the linked jobs; by default all are run.
+    ///
+    /// Offsets belong to the group: workers of one group that read one topic must run the same
+    /// of its jobs, or a job that one of them leaves out misses what that one reads.
     pub fn jobs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.only.extend(names.into_iter().map(Into::into));
+        self.only.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use idempotent_jobs::{Builder, Error, Worker};
+use idempotent_jobs::{Error, Worker, WorkerBuilder};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -27,7 +27,11 @@ impl World {
     }
 
     /// The same, with more to say to the builder.
-    pub fn work_as<const N: usize>(&self, jobs: [&str; N], more: impl FnOnce(Builder) -> Builder) -> Running {
+    pub fn work_as<const N: usize>(
+        &self,
+        jobs: [&str; N],
+        more: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
+    ) -> Running {
         let source = self.source();
         let watch = Watch { source, events: Arc::clone(&self.events) };
         let builder = Worker::builder().database_url(self.database.url()).brokers(self.broker.servers());
@@ -37,7 +41,7 @@ impl World {
 }
 
 /// Runs a worker on a thread and a runtime of its own.
-fn run(builder: Builder, source: Source, events: &Arc<Events>) -> Running {
+fn run(builder: WorkerBuilder, source: Source, events: &Arc<Events>) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let (told, ended) = channel();
     let heard = Arc::clone(events);

@@ -1,6 +1,6 @@
 //! One message, one job, one transaction. The library's promise, top to bottom.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -9,6 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
 use super::{Engine, Routed};
+use crate::error::{Reason, Rejection};
+use crate::job::{Job, Prepared};
 use crate::message::Message;
 use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
 
@@ -24,7 +26,7 @@ pub(super) async fn attempt<S: Store>(
     attempt: u32,
 ) -> Outcome {
     let spec = job.spec();
-    let prepared = match job.prepare(message) {
+    let prepared = match prepare(job, message) {
         Ok(prepared) => prepared,
         Err(rejection) => return Outcome::Dead(rejection),
     };
@@ -48,16 +50,17 @@ pub(super) async fn attempt<S: Store>(
         group: &engine.group,
         at: &message.coordinates,
     };
-    match engine.store.claim(&mut tx, claim).await {
-        Ok(Claimed::Fresh) => engine.probe.reached(Point::Claimed, &message.coordinates),
-        Ok(seen) => {
+    match timeout_at(ends, engine.store.claim(&mut tx, claim)).await {
+        Ok(Ok(Claimed::Fresh)) => engine.probe.reached(Point::Claimed, &message.coordinates),
+        Ok(Ok(seen)) => {
             engine.store.rollback(tx).await;
             return Outcome::seen(seen);
         }
-        Err(error) => {
+        Ok(Err(error)) => {
             engine.store.rollback(tx).await;
             return Failure::from(error).into();
         }
+        Err(_) => return Failure::transient("the claim had no answer in time; its connection is closed").into(),
     }
 
     let context = engine.context(message, prepared.key, attempt);
@@ -77,3 +80,17 @@ pub(super) async fn attempt<S: Store>(
         Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),
     }
 }
+
+/// Decodes, and computes key and fingerprint. The user's own `Deserialize` and `KeyPart` run
+/// here: a panic of theirs is the message's end and not the worker's. Its text may quote the
+/// payload and is left out.
+pub(super) fn prepare<H>(job: &Arc<dyn Job<H>>, message: &Message) -> Result<Prepared, Rejection> {
+    let prepared = catch_unwind(AssertUnwindSafe(|| job.prepare(message)));
+    prepared.unwrap_or_else(|_| {
+        let detail = "reading the payload panicked in its own `Deserialize` or `KeyPart`: mend that type";
+        Err(Rejection::new(Reason::Decode, detail))
+    })
+}
+
+#[cfg(test)]
+mod tests;

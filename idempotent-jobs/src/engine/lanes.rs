@@ -50,7 +50,17 @@ struct Lane<P> {
     running: bool,
     not_before: Option<Instant>,
     full: bool,
+    /// Nothing more is taken in or handed out in this epoch.
+    closed: bool,
     offsets: Offsets,
+}
+
+impl<P> Lane<P> {
+    /// What is queued and not started counts as not done, and nothing more is started.
+    fn close(&mut self) {
+        self.closed = true;
+        self.queue.clear();
+    }
 }
 
 /// All lanes of the assigned partitions.
@@ -78,6 +88,7 @@ impl<P: Default> Lanes<P> {
             running: false,
             not_before: None,
             full: false,
+            closed: false,
             offsets: Offsets::default(),
         };
         self.lanes.insert(partition.clone(), lane);
@@ -89,7 +100,7 @@ impl<P: Default> Lanes<P> {
     pub fn push(&mut self, message: Message) -> Room {
         let at = &message.coordinates;
         let partition = Partition { topic: at.topic.clone(), number: at.partition };
-        let Some(lane) = self.lanes.get_mut(&partition) else { return Room::Open };
+        let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| !lane.closed) else { return Room::Open };
         match lane.offsets.accept(at.offset) {
             Arrival::New => {
                 lane.bytes += message.size();
@@ -110,7 +121,7 @@ impl<P: Default> Lanes<P> {
         let mut earliest: Option<Instant> = None;
         for turn in 0..self.turns.len() {
             let lane = self.lanes.get_mut(&self.turns[turn]).expect("a partition that has a turn has a lane");
-            if lane.running || lane.queue.is_empty() {
+            if lane.running || lane.closed || lane.queue.is_empty() {
                 continue;
             }
             if let Some(due) = lane.not_before.filter(|due| *due > now) {
@@ -142,15 +153,18 @@ impl<P: Default> Lanes<P> {
         let Some(lane) = self.current(&task) else { return false };
         lane.running = false;
         lane.not_before = Some(not_before);
-        lane.queue.push_front((task.message, task.progress));
+        if !lane.closed {
+            lane.queue.push_front((task.message, task.progress));
+        }
         true
     }
 
-    /// The message stays unsettled and its lane stands still. False when its epoch is over.
+    /// The message stays unsettled and its lane stands still, so that nothing behind it runs.
+    /// False when its epoch is over.
     pub fn halt(&mut self, task: &Task<P>) -> bool {
         let Some(lane) = self.current(task) else { return false };
         lane.running = false;
-        lane.queue.clear();
+        lane.close();
         true
     }
 
@@ -161,8 +175,7 @@ impl<P: Default> Lanes<P> {
     /// Drops what is queued and not started: it counts as not done.
     pub fn drain(&mut self, partition: &Partition) {
         if let Some(lane) = self.lanes.get_mut(partition) {
-            lane.queue.clear();
-            lane.full = true;
+            lane.close();
         }
     }
 
@@ -188,7 +201,7 @@ impl<P: Default> Lanes<P> {
         let Bounds { messages, bytes } = self.bounds;
         let mut relieved = Vec::new();
         for (partition, lane) in &mut self.lanes {
-            if lane.full && lane.queue.len() <= messages / 2 && lane.bytes <= bytes / 2 {
+            if lane.full && !lane.closed && lane.queue.len() <= messages / 2 && lane.bytes <= bytes / 2 {
                 lane.full = false;
                 relieved.push(partition.clone());
             }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use crate::error::{JobError, Reason, Rejection};
+use crate::error::{Chain, JobError, Reason, Rejection};
 use crate::store::{Claimed, CommitError, Fault, Store, StoreError};
 
 /// The end of one attempt at one message for one job.
@@ -84,7 +84,7 @@ impl Outcome {
     pub fn uncommitted(error: CommitError) -> Self {
         match error {
             CommitError::Refused(error) => Failure::from(error).into(),
-            CommitError::Unknown(_) => Failure::transient(error.to_string()).into(),
+            CommitError::Unknown(_) => Failure::transient(Chain(&error).to_string()).into(),
             CommitError::EndedByHandler => {
                 Self::Dead(Rejection::new(Reason::TransactionEndedByHandler, error.to_string()))
             }

@@ -31,10 +31,10 @@ pub(super) enum Verdict {
 const LONGEST_STUMBLE: Duration = Duration::from_secs(5);
 
 /// Decides what follows from `outcome`; `random` in 0..1 spreads the waits.
-pub(super) fn judge(outcome: Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
+pub(super) fn judge(outcome: &Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     match outcome {
         Outcome::Done | Outcome::Duplicate | Outcome::Unverified => Verdict::Settled,
-        Outcome::Dead(rejection) => Verdict::GiveUp(rejection),
+        Outcome::Dead(rejection) => Verdict::GiveUp(rejection.clone()),
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
             let standing = Standing { stumbles: standing.stumbles.saturating_add(1), ..standing };
             Verdict::Again(standing, spec.backoff.delay(standing.stumbles, random).min(LONGEST_STUMBLE))
@@ -43,12 +43,12 @@ pub(super) fn judge(outcome: Outcome, spec: &Spec, standing: Standing, random: f
     }
 }
 
-fn failed(failure: Failure, spec: &Spec, standing: Standing, random: f64) -> Verdict {
+fn failed(failure: &Failure, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     let failures = standing.failures.saturating_add(1);
     if failures > spec.retries {
         let detail = match failure.reason {
             Reason::Exhausted => format!("all {failures} attempt(s) failed, the last with: {}", failure.detail),
-            _ => failure.detail,
+            _ => failure.detail.clone(),
         };
         return Verdict::GiveUp(Rejection::new(failure.reason, detail));
     }

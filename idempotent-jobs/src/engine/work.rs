@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tracing::Instrument;
 
-use super::execute::attempt;
+use super::execute::{attempt, prepare};
 use super::lanes::{Next, Task};
 use super::outcome::Outcome;
 use super::probe::Point;
@@ -112,33 +112,38 @@ impl<S: Store> Engine<S> {
             .increment(1);
         metrics::histogram!(telemetry::ATTEMPT_SECONDS, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .record(began.elapsed());
-        span.in_scope(|| report(&outcome));
+        let verdict = judge(&outcome, spec, standing, rand::random());
+        span.in_scope(|| report(&outcome, &verdict));
         match outcome {
             Outcome::Done => self.probe.reached(Point::Committed, at),
             Outcome::Duplicate | Outcome::Unverified => self.probe.reached(Point::Skipped, at),
             Outcome::Failed(_) | Outcome::Dead(_) => {}
         }
-        judge(outcome, spec, standing, rand::random())
+        verdict
     }
 
     /// The message cannot be processed: everything stops before its offset.
     fn give_up(&self, task: &Task<Progress>, job: Option<&Routed<S>>, Rejection { reason, detail }: Rejection) {
         self.lanes().halt(task);
         let none = || "-".to_owned();
-        let key = job.and_then(|job| job.prepare(&task.message).ok()).map_or_else(none, |prepared| prepared.key.hash());
+        let key =
+            job.and_then(|job| prepare(job, &task.message).ok()).map_or_else(none, |prepared| prepared.key.hash());
         let job = job.map_or_else(none, |job| job.spec().name.to_owned());
         self.fail(Error::Stopped { at: task.message.coordinates.clone(), job, key, reason, detail });
     }
 }
 
-fn report(outcome: &Outcome) {
+fn report(outcome: &Outcome, verdict: &Verdict) {
     match outcome {
         Outcome::Done => tracing::debug!("done"),
         Outcome::Duplicate => tracing::debug!("a duplicate was skipped"),
         Outcome::Unverified => tracing::warn!(
             "a message of a used key was skipped unverified: the first one was recorded under another `compare`"
         ),
-        Outcome::Failed(failure) => tracing::warn!(error = %failure.detail, "the attempt failed and is made again"),
+        Outcome::Failed(failure) => match verdict {
+            Verdict::Again(_, wait) => tracing::warn!(error = %failure.detail, ?wait, "the attempt failed; made again"),
+            _ => tracing::error!(error = %failure.detail, "the last attempt failed"),
+        },
         Outcome::Dead(rejection) => {
             tracing::error!(reason = %rejection.reason, error = %rejection.detail, "cannot be processed")
         }

@@ -97,6 +97,30 @@ fn con_02_queued_messages_of_a_drained_partition_count_as_not_done() {
 }
 
 #[test]
+fn err_01_nothing_behind_a_message_that_was_given_up_is_started() {
+    let now = Instant::now();
+    let mut lanes = lanes(1, Bounds::default());
+    push_all(&mut lanes, 0, 0..3);
+    let given_up = task(&mut lanes, now);
+    assert!(lanes.halt(&given_up));
+    push_all(&mut lanes, 0, 3..5);
+    assert!(matches!(lanes.take(now), Next::Idle));
+    assert!(lanes.to_commit(&[partition(0)]).is_empty());
+}
+
+#[test]
+fn con_08_a_failed_message_of_a_drained_partition_is_not_started_again() {
+    let now = Instant::now();
+    let mut lanes = lanes(1, Bounds::default());
+    push_all(&mut lanes, 0, 0..2);
+    let failed = task(&mut lanes, now);
+    lanes.drain(&partition(0));
+    assert!(lanes.retry(failed, now));
+    assert_eq!(lanes.running(&[partition(0)]), 0);
+    assert!(matches!(lanes.take(now), Next::Idle));
+}
+
+#[test]
 fn con_13_a_full_lane_asks_for_a_pause_and_is_relieved_at_half() {
     let now = Instant::now();
     let mut lanes = lanes(1, Bounds { messages: 4, bytes: usize::MAX });

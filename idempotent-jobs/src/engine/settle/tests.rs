@@ -27,13 +27,13 @@ fn err_01_no_error_is_passed_over() {
         let spec = spec(retries);
         let mut standing = Standing::default();
         for _ in 0..retries {
-            let Verdict::Again(next, wait) = judge(failed(Fault::Lasting), &spec, standing, 0.5) else {
+            let Verdict::Again(next, wait) = judge(&failed(Fault::Lasting), &spec, standing, 0.5) else {
                 panic!("given up before its retries were used up")
             };
             assert!(wait >= Duration::from_millis(100) && wait <= Duration::from_secs(1));
             standing = next;
         }
-        let Verdict::GiveUp(rejection) = judge(failed(Fault::Lasting), &spec, standing, 0.5) else {
+        let Verdict::GiveUp(rejection) = judge(&failed(Fault::Lasting), &spec, standing, 0.5) else {
             panic!("not given up")
         };
         assert_eq!(rejection.reason, Reason::Exhausted);
@@ -46,7 +46,7 @@ fn transient_trouble_uses_up_no_attempts() {
     let spec = spec(1);
     let mut standing = Standing::default();
     for _ in 0..1_000 {
-        let Verdict::Again(next, _) = judge(failed(Fault::Transient), &spec, standing, 1.0) else {
+        let Verdict::Again(next, _) = judge(&failed(Fault::Transient), &spec, standing, 1.0) else {
             panic!("given up for transient trouble")
         };
         standing = next;
@@ -58,8 +58,8 @@ fn transient_trouble_uses_up_no_attempts() {
 fn duplicates_settle_and_terminal_errors_give_up() {
     let spec = spec(9);
     for outcome in [Outcome::Done, Outcome::Duplicate, Outcome::Unverified] {
-        assert!(matches!(judge(outcome, &spec, Standing::default(), 0.0), Verdict::Settled));
+        assert!(matches!(judge(&outcome, &spec, Standing::default(), 0.0), Verdict::Settled));
     }
     let dead = Outcome::Dead(Rejection::new(Reason::Terminal, "no such account"));
-    assert!(matches!(judge(dead, &spec, Standing::default(), 0.0), Verdict::GiveUp(_)));
+    assert!(matches!(judge(&dead, &spec, Standing::default(), 0.0), Verdict::GiveUp(_)));
 }
