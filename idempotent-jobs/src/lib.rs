@@ -62,6 +62,7 @@ mod serve;
 mod start;
 mod store;
 pub mod telemetry;
+pub mod testing;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
