@@ -23,8 +23,8 @@ pub trait Handle: Send + 'static {
 
 /// A handle whose database has more than one isolation level.
 #[diagnostic::on_unimplemented(
-    message = "`isolation` says nothing for `{Self}`",
-    label = "this database has one isolation level: leave `isolation` out"
+    message = "`isolation` says nothing here: the handle's database has one isolation level",
+    label = "leave `isolation` out"
 )]
 pub trait IsolationLevels: Handle {}
 
