@@ -41,6 +41,12 @@
 //! for what a job may ask for, [`Producer`] and [`JobMessage`] for the sending side, [`Worker`] for
 //! more than [`run`] offers, [`telemetry`] for spans and metrics.
 
+// A build without a database produces only: nothing there consumes.
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, unused_mut, unused_variables, reason = "the consuming side has no database")
+)]
+
 #[doc(hidden)]
 pub mod __private;
 
