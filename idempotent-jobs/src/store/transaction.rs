@@ -8,7 +8,7 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dialect::{Broken, Dialect};
-use super::handle::{Tx, depth};
+use super::handle::{CUT, Tx, depth};
 use super::outcome::judge;
 use super::slots::{Lease, Slots};
 use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault};
@@ -74,6 +74,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         if notes.refused {
             return Err(CommitError::EndedByHandler);
         }
+        if notes.cut {
+            return Err(match notes.first_error {
+                first @ Some(_) => CommitError::Swallowed { first },
+                None => CommitError::Refused(StoreError::lasting("closing the transaction", CUT)),
+            });
+        }
         let closing = DB::closing(&session.guard, &session.mark, notes.lent);
         match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
             Ok(Ok(())) => {}
@@ -106,6 +112,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn rollback(&self, tx: Tx<DB>) -> Rolled {
         let Tx { mut lease, notes } = tx;
+        if notes.cut {
+            return Rolled::Back;
+        }
         match timeout(ROLLBACK, undo::<DB>(&mut lease)).await {
             Ok(Ok(clean)) => {
                 if clean && !notes.tainted {
