@@ -3,12 +3,13 @@
 
 mod store_contract;
 
+use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
-    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, Store, Terms, Tx,
+    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, Terms, Tx,
 };
 use idempotent_jobs::{PgTx, Savepoint};
 use sqlx::postgres::PgConnectOptions;
@@ -331,6 +332,39 @@ on_postgres! {
         let nul = sqlx::query("SELECT $1::text").bind("a\0b").execute(&mut tx).await.unwrap_err();
         assert_eq!(PostgresStore::fault(&nul), Fault::Lasting);
         store.rollback(tx).await;
+    }
+
+    async fn errors_are_judged_and_told_through_whatever_wraps_them(bed) {
+        let store = bed.open(1).await;
+        for (state, fault) in [("40001", Fault::Transient), ("42501", Fault::Lasting), ("22P02", Fault::Lasting)] {
+            let raise = || async {
+                let mut tx = store.begin(TERMS).await.unwrap();
+                let sql = format!("DO $$ BEGIN RAISE 'of \"4111\"' USING ERRCODE = '{state}', DETAIL = '4222'; END $$");
+                let error = PgBed::run(&mut tx, sql).await.unwrap_err();
+                store.rollback(tx).await;
+                error
+            };
+            let ways: [Box<dyn StdError + Send + Sync>; 4] = [
+                raise().await.into(),
+                anyhow::Error::from(raise().await).into(),
+                anyhow::Error::from(raise().await).context("charging").into(),
+                raise().await.into_database_error().unwrap().into_error(),
+            ];
+            for error in ways {
+                assert_eq!(PostgresStore::fault(&*error), fault, "{error:?}");
+                // 42501 ends in the byte of SQLITE_BUSY.
+                assert_eq!(SqliteStore::fault(&*error), Fault::Lasting, "a foreign database's: {error:?}");
+                let told = PostgresStore::describe(&*error);
+                assert!(!told.contains("4222"), "{told}");
+                if state == "22P02" {
+                    assert!(told.contains("22P02 (its text") && !told.contains("4111"), "{told}");
+                } else {
+                    assert_eq!(told.matches("4111").count(), 1, "{told}");
+                }
+            }
+        }
+        let deep: Box<dyn StdError + Send + Sync> = anyhow::anyhow!("c").context("b").context("a").into();
+        assert_eq!(PostgresStore::describe(&*deep), "a: b: c");
     }
 
     async fn tables_that_change_under_a_kept_connection_cost_one_attempt_of_it(bed) {

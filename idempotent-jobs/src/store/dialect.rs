@@ -25,6 +25,8 @@ pub trait Dialect: Database + fmt::Debug {
     const SYNTAX: Syntax;
     /// What the guard keeps beside a connection; dropped before it.
     type Guard: Send + Sync + 'static;
+    /// Its own errors.
+    type Failure: DatabaseError;
 
     /// How many connections of those asked for make sense.
     fn width(connections: usize) -> usize;
@@ -49,7 +51,7 @@ pub trait Dialect: Database + fmt::Debug {
     fn proves_rollback(error: &dyn DatabaseError) -> bool;
 
     /// Whether the same work may succeed when it is tried again.
-    fn fault(error: &dyn DatabaseError) -> Fault;
+    fn fault(error: &Self::Failure) -> Fault;
     /// Whether the connection's prepared statements no longer fit the tables.
     fn stale(error: &dyn DatabaseError) -> bool;
 

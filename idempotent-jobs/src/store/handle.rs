@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use sqlx::{Connection, Database, Error, Execute, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+use super::describe::brief;
 use super::dialect::Dialect;
 use super::savepoint::Savepoint;
 use super::slots::{Lease, Session};
@@ -138,7 +139,7 @@ impl<DB: Dialect> Notes<DB> {
         if let Error::Database(error) = error {
             self.tainted |= DB::stale(&**error);
             if self.first_error.is_none() {
-                self.first_error = Some(describe(error.code().as_deref().unwrap_or("?"), error.message()));
+                self.first_error = Some(brief(&**error));
             }
         }
     }
@@ -147,15 +148,6 @@ impl<DB: Dialect> Notes<DB> {
     /// failure of a statement: only the bare connection lets an ending statement through.
     pub(super) fn ended_by_handler(&self) -> bool {
         self.lent || self.first_error.is_none()
-    }
-}
-
-/// Code and message. Data exceptions (class 22) quote the value: of those the code alone.
-fn describe(code: &str, message: &str) -> String {
-    if code.len() == 5 && code.starts_with("22") {
-        format!("{code} (its text is left out, since it quotes values)")
-    } else {
-        format!("{code}: {message}")
     }
 }
 

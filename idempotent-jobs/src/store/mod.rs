@@ -14,6 +14,7 @@
 // Without a database nothing here has a user.
 #![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 
+mod describe;
 mod dialect;
 mod executor;
 mod fault;
@@ -30,6 +31,8 @@ mod sqlite;
 mod statement;
 mod transaction;
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -105,17 +108,26 @@ pub enum Fault {
 }
 
 /// A failure of the database.
-#[derive(Debug, thiserror::Error)]
-#[error("{doing}: {source}")]
+///
+/// Its words tell the whole chain, without values, and its `source` is a field alone: no one
+/// who prints chains says it twice.
+#[derive(Debug)]
 pub struct StoreError {
     /// What was being done.
     pub doing: &'static str,
     /// Whether it may pass.
     pub fault: Fault,
     /// What the database or the driver said.
-    #[source]
     pub source: BoxError,
 }
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.doing, describe::describe(&*self.source))
+    }
+}
+
+impl StdError for StoreError {}
 
 /// Why a transaction was not seen to commit.
 #[derive(Debug, thiserror::Error)]
@@ -143,8 +155,8 @@ pub enum CommitError {
     #[error(transparent)]
     Refused(StoreError),
     /// No answer: committed or not, the claim decides at redelivery.
-    #[error("no answer to COMMIT: whether it is stored shows when the message is read again")]
-    Unknown(#[source] BoxError),
+    #[error("no answer to COMMIT ({}): whether it is stored shows when the message is read again", describe::describe(&**.0))]
+    Unknown(BoxError),
 }
 
 /// How a rollback found the transaction.
@@ -202,5 +214,10 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// Rolls back; a connection that is not surely clean is closed.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;
     /// Whether an error a handler returned is the database's own passing trouble.
-    fn fault(error: &(dyn std::error::Error + 'static)) -> Fault;
+    fn fault(error: &(dyn StdError + 'static)) -> Fault;
+    /// What an error a handler returned says, `a: b: c`, without the values that the database
+    /// quotes in the texts of data exceptions.
+    fn describe(error: &(dyn StdError + 'static)) -> String {
+        describe::describe(error)
+    }
 }

@@ -9,7 +9,7 @@ mod register;
 mod session;
 
 use sqlx::error::DatabaseError;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use sqlx::{Error, Executor, PgConnection, Postgres};
 
 pub use self::migrate::migrations_sql;
@@ -32,6 +32,7 @@ impl Dialect for Postgres {
     const DATABASE: &'static str = "PostgreSQL";
     const SYNTAX: Syntax = Syntax::Postgres;
     type Guard = guard::Guard;
+    type Failure = PgDatabaseError;
 
     fn width(connections: usize) -> usize {
         connections
@@ -72,7 +73,7 @@ impl Dialect for Postgres {
         guard::proves_rollback(error)
     }
 
-    fn fault(error: &dyn DatabaseError) -> Fault {
+    fn fault(error: &PgDatabaseError) -> Fault {
         fault::fault(error)
     }
 

@@ -9,7 +9,7 @@ mod register;
 mod session;
 
 use sqlx::error::DatabaseError;
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, Sqlite, SqliteConnection};
 
 pub use self::migrate::migrations_sql;
@@ -34,6 +34,7 @@ impl Dialect for Sqlite {
     const DATABASE: &'static str = "SQLite";
     const SYNTAX: Syntax = Syntax::Sqlite;
     type Guard = guard::Guard;
+    type Failure = SqliteError;
 
     // SQLite lets one connection write at a time: a second one would only wait, and unfairly.
     fn width(_: usize) -> usize {
@@ -77,7 +78,7 @@ impl Dialect for Sqlite {
         guard::proves_rollback(error)
     }
 
-    fn fault(error: &dyn DatabaseError) -> Fault {
+    fn fault(error: &SqliteError) -> Fault {
         fault::fault(error)
     }
 
