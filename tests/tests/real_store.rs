@@ -114,6 +114,12 @@ impl Bed for PgBed {
     fn processed() -> &'static str {
         "idempotent_jobs.processed"
     }
+
+    async fn hold_jobs(&self) -> PgConnection {
+        let mut conn = self.connect().await;
+        conn.execute("BEGIN; SELECT FROM idempotent_jobs.jobs FOR UPDATE").await.unwrap();
+        conn
+    }
 }
 
 contract!(PgBed);
@@ -292,6 +298,37 @@ on_postgres! {
             assert_eq!(found::<PgBed>(&store, &message).await, expected, "{at:?}");
             stored += i64::from(commits);
             assert_stored(bed, stored, stored).await;
+        }
+    }
+
+    async fn on_a_path_that_swallows_everything_nothing_waits_for_ever(bed) {
+        let proxy = Proxy::before(address().await).await;
+        let store = PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 2).await.unwrap();
+        let direct = bed.open(1).await;
+        let short = Duration::from_millis(300);
+        // The claim is the engine's to end: with the transaction its connection closes.
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        proxy.at_commit(At::Deaf);
+        tokio::time::timeout(short, store.claim(&mut tx, message("[2]", 6).claim())).await.unwrap_err();
+        drop(tx);
+        assert_eq!(found::<PgBed>(&direct, &message("[1]", 5)).await, Claimed::Fresh);
+        // A kept connection.
+        proxy.at_commit(At::Pass);
+        let tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        store.rollback(tx).await;
+        proxy.at_commit(At::Deaf);
+        let error = store.begin(Terms { timeout: short, ..TERMS }).await.unwrap_err();
+        assert_eq!(error.fault, Fault::Transient, "{error}");
+        // A new one, and the statements of a start.
+        let limit = Duration::from_secs(25);
+        let through = url(&bed.name, None, Some(proxy.address));
+        let (begun, registered, opened) = tokio::join!(
+            tokio::time::timeout(limit, store.begin(TERMS)),
+            tokio::time::timeout(limit, store.register(&[], &|_, _| None)),
+            tokio::time::timeout(limit, PostgresStore::open(&through, 1)),
+        );
+        for error in [begun.unwrap().unwrap_err(), registered.unwrap().unwrap_err(), opened.unwrap().map(drop).unwrap_err()] {
+            assert!(error.fault == Fault::Transient && error.to_string().contains("no answer within"), "{error}");
         }
     }
 

@@ -66,6 +66,15 @@ impl StoreError {
         Self { doing, fault: of::<DB>(&error), source: Box::new(error) }
     }
 
+    /// A failure of the driver in a step that waits for the locks of other processes.
+    pub(super) fn waiting<DB: Dialect>(doing: &'static str, error: Error) -> Self {
+        let failure = error.as_database_error().and_then(|error| error.try_downcast_ref::<DB::Failure>());
+        if failure.is_some_and(DB::held) {
+            return Self::transient(doing, format!("another process or session holds a lock on the tables: {error}"));
+        }
+        Self::driver::<DB>(doing, error)
+    }
+
     /// A failure that passes.
     pub(super) fn transient(doing: &'static str, source: impl Into<BoxError>) -> Self {
         Self { doing, fault: Fault::Transient, source: source.into() }

@@ -11,7 +11,7 @@ use super::dialect::{Broken, Dialect};
 use super::handle::{CUT, Tx, depth};
 use super::outcome::judge;
 use super::slots::{Lease, Slots};
-use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault};
+use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault, register};
 
 /// How long a rollback may take before the connection is closed instead.
 const ROLLBACK: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn register(&self, jobs: &[JobRow<'_>], committed: Committed<'_>) -> Result<Vec<String>, StoreError> {
-        DB::register(&self.slots.options, jobs, committed).await
+        register::register::<DB>(&self.slots.options, jobs, committed).await
     }
 
     async fn begin(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {

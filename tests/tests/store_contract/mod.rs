@@ -46,6 +46,8 @@ pub trait Bed: Sized + Send + Sync + 'static {
         sql: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
     fn processed() -> &'static str;
+    /// A connection whose transaction locks the record of every job.
+    fn hold_jobs(&self) -> impl Future<Output = <Self::Db as sqlx::Database>::Connection> + Send;
 
     fn open(&self, connections: usize) -> impl Future<Output = Self::Store> + Send {
         async move { Self::Store::open(self.url(), connections).await.expect("the store opens") }
@@ -564,6 +566,16 @@ pub async fn a_changed_key_is_refused_until_the_job_is_drained<B: Bed>(bed: &B) 
     assert!(store.register(&[rescheme], &upto(None)).await.expect("answers").is_empty());
 }
 
+pub async fn a_start_does_not_wait_for_ever_for_a_lock<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    assert!(store.register(&[JOB], &|_, _| None).await.expect("registers").is_empty());
+    let held = bed.hold_jobs().await;
+    let error = store.register(&[JobRow { scheme: "v2", ..JOB }], &|_, _| None).await.expect_err("is held");
+    assert_eq!(error.fault, Fault::Transient);
+    assert!(error.to_string().contains("another process or session holds a lock"), "{error}");
+    drop(held);
+}
+
 pub async fn jobs_registered_at_once_are_registered_once<B: Bed>(bed: &B) {
     let store = Arc::new(bed.open(1).await);
     let starts: Vec<_> = (0..6)
@@ -635,6 +647,7 @@ macro_rules! contract {
             a_job_name_belongs_to_one_group_and_topic
             a_changed_key_is_refused_until_the_job_is_drained
             jobs_registered_at_once_are_registered_once
+            a_start_does_not_wait_for_ever_for_a_lock
         }
     };
 }

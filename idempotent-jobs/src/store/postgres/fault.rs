@@ -27,6 +27,11 @@ pub(super) fn fault(error: &PgDatabaseError) -> Fault {
     if transient { Fault::Transient } else { Fault::Lasting }
 }
 
+/// By our `lock_timeout`.
+pub(super) fn held(error: &PgDatabaseError) -> bool {
+    error.code() == "55P03"
+}
+
 /// The tables changed under a prepared statement ("cached plan must not change result type"),
 /// or the statement is gone. On this connection it would fail for ever.
 pub(super) fn stale(error: &dyn DatabaseError) -> bool {

@@ -14,6 +14,11 @@ pub(super) fn fault(error: &SqliteError) -> Fault {
     }
 }
 
+/// By the busy timeout.
+pub(super) fn held(error: &SqliteError) -> bool {
+    matches!(primary(error), 5 | 6)
+}
+
 /// Never: SQLite prepares a statement again when the tables changed.
 pub(super) fn stale(_: &dyn DatabaseError) -> bool {
     false
