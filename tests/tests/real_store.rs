@@ -345,6 +345,21 @@ on_postgres! {
         assert_stored(bed, 0, 0).await;
     }
 
+    async fn a_statement_left_running_past_the_budget_is_the_handlers_own(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        let left = PgBed::run(&mut tx, "SELECT pg_sleep(10)".into());
+        tokio::time::timeout(Duration::from_millis(50), left).await.unwrap_err();
+        match store.commit(tx, Duration::ZERO).await {
+            Err(CommitError::Refused(error)) => {
+                assert_eq!(error.fault, Fault::Lasting);
+                assert!(error.to_string().contains("before COMMIT was sent"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_stored(bed, 0, 0).await;
+    }
+
     async fn a_savepoint_that_could_not_open_is_a_swallowed_error(bed) {
         let store = bed.open(1).await;
         let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;

@@ -16,6 +16,11 @@ use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store
 /// How long a rollback may take before the connection is closed instead.
 const ROLLBACK: Duration = Duration::from_secs(2);
 
+/// What BEGIN, and guard and COMMIT together, get at least, however short the attempt's timeout
+/// or the rest of it: a handler that ended in time is not failed for the instants after it, and a
+/// timeout shorter than a round trip does not look like trouble of the database for ever.
+const LEAST: Duration = Duration::from_secs(2);
+
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
     slots: Slots<DB>,
@@ -68,6 +73,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
         // Every early return drops the transaction, which closes its connection.
+        let budget = budget.max(LEAST);
         let deadline = Instant::now() + budget;
         let Tx { mut lease, notes } = tx;
         let session = &mut lease.session;
@@ -85,8 +91,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(diagnose(Tx { lease, notes }, error).await),
             Err(_) => {
-                let late = format!("the guard had no answer within {budget:?}; COMMIT was not sent");
-                return Err(CommitError::Refused(StoreError::transient("closing the transaction", late)));
+                // Lasting, as a handler's statement without an answer is: whoever leaves one running
+                // behind it would leave it again.
+                let late = format!(
+                    "the attempt's timeout ended before COMMIT was sent: the guard had no answer within {budget:?}"
+                );
+                return Err(CommitError::Refused(StoreError::lasting("closing the transaction", late)));
             }
         }
         // Only now: the rollback of a dropped savepoint may have been on its way until here.
@@ -141,10 +151,11 @@ async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), S
     let session = &mut lease.session;
     let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark));
     let begun = DB::TransactionManager::begin(&mut session.conn, Some(sqlx::SqlSafeStr::into_sql_str(opening)));
-    match timeout(terms.timeout, begun).await {
+    let limit = terms.timeout.max(LEAST);
+    match timeout(limit, begun).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
-        Err(_) => Err(StoreError::transient(DOING, format!("no answer within {:?}", terms.timeout))),
+        Err(_) => Err(StoreError::transient(DOING, format!("no answer within {limit:?}"))),
     }
 }
 

@@ -343,6 +343,16 @@ pub async fn a_constraint_that_fails_at_commit_is_refused<B: Bed>(bed: &B) {
     assert_eq!(found::<B>(&store, &message("[1]", 5)).await, Claimed::Fresh);
 }
 
+pub async fn a_handler_that_ends_at_the_last_instant_commits<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = fresh::<B>(&store, &message("[1]", 5)).await;
+    effect::<B>(&mut tx, 1).await;
+    store.commit(tx, Duration::ZERO).await.expect("commits");
+    assert_stored(bed, 1, 1).await;
+    let tx = store.begin(Terms { timeout: Duration::from_nanos(1), ..TERMS }).await.expect("begins");
+    store.rollback(tx).await;
+}
+
 pub async fn a_savepoint_that_was_forgotten_fails_the_attempt<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let mut tx = fresh::<B>(&store, &message("[1]", 5)).await;
@@ -636,6 +646,7 @@ macro_rules! contract {
             db_03_a_begin_that_was_dropped_leaves_nothing
             db_03_a_commit_that_was_dropped_is_decided_by_the_claim
             a_constraint_that_fails_at_commit_is_refused
+            a_handler_that_ends_at_the_last_instant_commits
             a_savepoint_that_was_forgotten_fails_the_attempt
             db_03_a_savepoint_dropped_on_its_way_fails_the_attempt
             db_01_a_savepoint_that_cannot_open_in_another_stores_nothing
