@@ -3,12 +3,13 @@
 
 mod store_contract;
 
+use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
-    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, Store, Terms, Tx,
+    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, Terms, Tx,
 };
 use idempotent_jobs::{PgTx, Savepoint};
 use sqlx::postgres::PgConnectOptions;
@@ -112,6 +113,12 @@ impl Bed for PgBed {
 
     fn processed() -> &'static str {
         "idempotent_jobs.processed"
+    }
+
+    async fn hold_jobs(&self) -> PgConnection {
+        let mut conn = self.connect().await;
+        conn.execute("BEGIN; SELECT FROM idempotent_jobs.jobs FOR UPDATE").await.unwrap();
+        conn
     }
 }
 
@@ -294,6 +301,37 @@ on_postgres! {
         }
     }
 
+    async fn on_a_path_that_swallows_everything_nothing_waits_for_ever(bed) {
+        let proxy = Proxy::before(address().await).await;
+        let store = PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 2).await.unwrap();
+        let direct = bed.open(1).await;
+        let short = Duration::from_millis(300);
+        // The claim is the engine's to end: with the transaction its connection closes.
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        proxy.at_commit(At::Deaf);
+        tokio::time::timeout(short, store.claim(&mut tx, message("[2]", 6).claim())).await.unwrap_err();
+        drop(tx);
+        assert_eq!(found::<PgBed>(&direct, &message("[1]", 5)).await, Claimed::Fresh);
+        // A kept connection.
+        proxy.at_commit(At::Pass);
+        let tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        store.rollback(tx).await;
+        proxy.at_commit(At::Deaf);
+        let error = store.begin(Terms { timeout: short, ..TERMS }).await.unwrap_err();
+        assert_eq!(error.fault, Fault::Transient, "{error}");
+        // A new one, and the statements of a start.
+        let limit = Duration::from_secs(25);
+        let through = url(&bed.name, None, Some(proxy.address));
+        let (begun, registered, opened) = tokio::join!(
+            tokio::time::timeout(limit, store.begin(TERMS)),
+            tokio::time::timeout(limit, store.register(&[], &|_, _| None)),
+            tokio::time::timeout(limit, PostgresStore::open(&through, 1)),
+        );
+        for error in [begun.unwrap().unwrap_err(), registered.unwrap().unwrap_err(), opened.unwrap().map(drop).unwrap_err()] {
+            assert!(error.fault == Fault::Transient && error.to_string().contains("no answer within"), "{error}");
+        }
+    }
+
     async fn a_statement_the_handler_did_not_wait_for_is_not_lost_sight_of(bed) {
         let store = bed.open(1).await;
         let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
@@ -302,6 +340,21 @@ on_postgres! {
         tokio::time::timeout(Duration::from_millis(50), late).await.unwrap_err();
         match store.commit(tx, BUDGET).await {
             Err(CommitError::Swallowed { first: Some(first) }) => assert!(first.starts_with("23505"), "{first}"),
+            other => panic!("{other:?}"),
+        }
+        assert_stored(bed, 0, 0).await;
+    }
+
+    async fn a_statement_left_running_past_the_budget_is_the_handlers_own(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        let left = PgBed::run(&mut tx, "SELECT pg_sleep(10)".into());
+        tokio::time::timeout(Duration::from_millis(50), left).await.unwrap_err();
+        match store.commit(tx, Duration::ZERO).await {
+            Err(CommitError::Refused(error)) => {
+                assert_eq!(error.fault, Fault::Lasting);
+                assert!(error.to_string().contains("before COMMIT was sent"), "{error}");
+            }
             other => panic!("{other:?}"),
         }
         assert_stored(bed, 0, 0).await;
@@ -331,6 +384,39 @@ on_postgres! {
         let nul = sqlx::query("SELECT $1::text").bind("a\0b").execute(&mut tx).await.unwrap_err();
         assert_eq!(PostgresStore::fault(&nul), Fault::Lasting);
         store.rollback(tx).await;
+    }
+
+    async fn errors_are_judged_and_told_through_whatever_wraps_them(bed) {
+        let store = bed.open(1).await;
+        for (state, fault) in [("40001", Fault::Transient), ("42501", Fault::Lasting), ("22P02", Fault::Lasting)] {
+            let raise = || async {
+                let mut tx = store.begin(TERMS).await.unwrap();
+                let sql = format!("DO $$ BEGIN RAISE 'of \"4111\"' USING ERRCODE = '{state}', DETAIL = '4222'; END $$");
+                let error = PgBed::run(&mut tx, sql).await.unwrap_err();
+                store.rollback(tx).await;
+                error
+            };
+            let ways: [Box<dyn StdError + Send + Sync>; 4] = [
+                raise().await.into(),
+                anyhow::Error::from(raise().await).into(),
+                anyhow::Error::from(raise().await).context("charging").into(),
+                raise().await.into_database_error().unwrap().into_error(),
+            ];
+            for error in ways {
+                assert_eq!(PostgresStore::fault(&*error), fault, "{error:?}");
+                // 42501 ends in the byte of SQLITE_BUSY.
+                assert_eq!(SqliteStore::fault(&*error), Fault::Lasting, "a foreign database's: {error:?}");
+                let told = PostgresStore::describe(&*error);
+                assert!(!told.contains("4222"), "{told}");
+                if state == "22P02" {
+                    assert!(told.contains("22P02 (its text") && !told.contains("4111"), "{told}");
+                } else {
+                    assert_eq!(told.matches("4111").count(), 1, "{told}");
+                }
+            }
+        }
+        let deep: Box<dyn StdError + Send + Sync> = anyhow::anyhow!("c").context("b").context("a").into();
+        assert_eq!(PostgresStore::describe(&*deep), "a: b: c");
     }
 
     async fn tables_that_change_under_a_kept_connection_cost_one_attempt_of_it(bed) {

@@ -74,6 +74,12 @@ impl Bed for SqliteBed {
     fn processed() -> &'static str {
         "idempotent_jobs_processed"
     }
+
+    async fn hold_jobs(&self) -> SqliteConnection {
+        let mut conn = self.connect().await;
+        conn.execute("BEGIN IMMEDIATE").await.unwrap();
+        conn
+    }
 }
 
 contract!(SqliteBed);

@@ -7,8 +7,9 @@ use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database, Error};
 
 use super::outcome::Stored;
+use super::register::{Highest, Recorded};
 use super::statement::Syntax;
-use super::{Claim, Committed, Fault, JobRow, StoreError, Terms};
+use super::{Claim, Fault, JobRow, StoreError, Terms};
 
 /// How to connect to a database.
 pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
@@ -25,6 +26,8 @@ pub trait Dialect: Database + fmt::Debug {
     const SYNTAX: Syntax;
     /// What the guard keeps beside a connection; dropped before it.
     type Guard: Send + Sync + 'static;
+    /// Its own errors.
+    type Failure: DatabaseError;
 
     /// How many connections of those asked for make sense.
     fn width(connections: usize) -> usize;
@@ -49,7 +52,9 @@ pub trait Dialect: Database + fmt::Debug {
     fn proves_rollback(error: &dyn DatabaseError) -> bool;
 
     /// Whether the same work may succeed when it is tried again.
-    fn fault(error: &dyn DatabaseError) -> Fault;
+    fn fault(error: &Self::Failure) -> Fault;
+    /// Whether another transaction held a lock for too long.
+    fn held(error: &Self::Failure) -> bool;
     /// Whether the connection's prepared statements no longer fit the tables.
     fn stale(error: &dyn DatabaseError) -> bool;
 
@@ -60,12 +65,22 @@ pub trait Dialect: Database + fmt::Debug {
         conn: &mut Self::Connection,
         claim: &Claim<'_>,
     ) -> impl Future<Output = Result<Option<Stored>, Error>> + Send;
-    /// Records jobs, on a connection of its own.
-    fn register(
-        options: &Options<Self>,
-        jobs: &[JobRow<'_>],
-        committed: Committed<'_>,
-    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// The string that opens the transaction of a start: it reads what others committed, and
+    /// does not wait for their locks for ever.
+    const STARTING: &'static str;
+    /// Writes a job's record: whether there was none.
+    fn record(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// A job's record, locked, so that two starts do not judge by the same old one.
+    fn recorded(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<Recorded, Error>> + Send;
+    /// Changes key form and scheme of a job's record.
+    fn change(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Reads every row of the job: only when its key changed, and an index for it would cost
+    /// every claim.
+    fn highest(
+        conn: &mut Self::Connection,
+        job: &JobRow<'_>,
+    ) -> impl Future<Output = Result<Vec<Highest>, Error>> + Send;
 }
 
 /// Why the guard's savepoint could not be released.

@@ -6,11 +6,17 @@ use std::marker::PhantomData;
 use sqlx::{Connection, Database, Error, Execute, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+use super::describe::brief;
 use super::dialect::Dialect;
 use super::savepoint::Savepoint;
 use super::slots::{Lease, Session};
 use super::statement::{self, Verdict};
 use crate::context::Handle;
+
+/// What anything after a cut is answered with.
+pub(super) const CUT: &str = "a savepoint did not open, or the future that opens or closes one was dropped before \
+     its end (by a timeout or `select!`): the transaction cannot go on, and the attempt fails. \
+     Put the time limit round the whole handler, `#[idempotent_job(timeout = \"…\")]`";
 
 /// The transaction of one attempt, lent to the handler: `PgTx` or `SqliteTx`.
 ///
@@ -33,20 +39,28 @@ pub(super) struct Notes<DB> {
     pub(super) lent: bool,
     /// A statement that ends the transaction was refused.
     pub(super) refused: bool,
+    /// The opening or closing of a savepoint was dropped on its way, or one did not open: the
+    /// driver then rolls back on its own account, and what is left is not the transaction lent.
+    pub(super) cut: bool,
     database: PhantomData<fn(DB)>,
 }
 
 impl<DB: Dialect> Tx<DB> {
     pub(super) fn new(lease: Lease<DB>) -> Self {
-        let notes = Notes { first_error: None, tainted: false, lent: false, refused: false, database: PhantomData };
+        let notes =
+            Notes { first_error: None, tainted: false, lent: false, refused: false, cut: false, database: PhantomData };
         Self { lease, notes }
     }
 
     /// Opens a savepoint: a part of the transaction that can be undone alone, and in which a
     /// statement may fail without failing the rest.
     ///
+    /// Its future has to be polled to its end, and so have those of the savepoint's commit and
+    /// rollback: dropped midway (by `tokio::time::timeout`, `select!`), the attempt fails.
+    ///
     /// # Errors
-    /// What the database says, for instance when an earlier statement failed.
+    /// What the database says, for instance when an earlier statement failed; the transaction
+    /// takes no further statement then.
     pub async fn begin(&mut self) -> Result<Savepoint<'_, DB>, Error> {
         Savepoint::open(&mut self.lease.session, &mut self.notes).await
     }
@@ -76,17 +90,27 @@ pub(super) async fn lend<'t, DB: Dialect>(
     session: &'t mut Session<DB>,
     notes: &mut Notes<DB>,
 ) -> Result<&'t mut DB::Connection, Error> {
+    notes.whole()?;
     notes.tainted = true;
     if let Some(sealing) = DB::sealing(&session.mark) {
-        DB::run(&mut session.conn, sealing).await.inspect_err(|error| notes.see(error))?;
+        notes.cut = true;
+        let sealed = DB::run(&mut session.conn, sealing).await;
+        notes.cut = false;
+        sealed.inspect_err(|error| notes.see(error))?;
     }
     notes.lent = true;
     Ok(&mut session.conn)
 }
 
 impl<DB: Dialect> Notes<DB> {
+    /// Refuses what comes after a [cut](Self::cut).
+    pub(super) fn whole(&self) -> Result<(), Error> {
+        if self.cut { Err(Error::InvalidArgument(CUT.to_owned())) } else { Ok(()) }
+    }
+
     /// Lets a statement through or says why not.
     pub(super) fn check(&mut self, sql: &str) -> Result<(), Error> {
+        self.whole()?;
         match statement::inspect(sql, DB::SYNTAX) {
             Verdict::Clean => Ok(()),
             Verdict::Taints => {
@@ -115,7 +139,7 @@ impl<DB: Dialect> Notes<DB> {
         if let Error::Database(error) = error {
             self.tainted |= DB::stale(&**error);
             if self.first_error.is_none() {
-                self.first_error = Some(describe(error.code().as_deref().unwrap_or("?"), error.message()));
+                self.first_error = Some(brief(&**error));
             }
         }
     }
@@ -124,15 +148,6 @@ impl<DB: Dialect> Notes<DB> {
     /// failure of a statement: only the bare connection lets an ending statement through.
     pub(super) fn ended_by_handler(&self) -> bool {
         self.lent || self.first_error.is_none()
-    }
-}
-
-/// Code and message. Data exceptions (class 22) quote the value: of those the code alone.
-fn describe(code: &str, message: &str) -> String {
-    if code.len() == 5 && code.starts_with("22") {
-        format!("{code} (its text is left out, since it quotes values)")
-    } else {
-        format!("{code}: {message}")
     }
 }
 

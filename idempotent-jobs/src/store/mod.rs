@@ -11,6 +11,7 @@
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
+mod describe;
 mod dialect;
 mod executor;
 mod fault;
@@ -27,6 +28,8 @@ mod sqlite;
 mod statement;
 mod transaction;
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -102,17 +105,26 @@ pub enum Fault {
 }
 
 /// A failure of the database.
-#[derive(Debug, thiserror::Error)]
-#[error("{doing}: {source}")]
+///
+/// Its words tell the whole chain, without values, and its `source` is a field alone: no one
+/// who prints chains says it twice.
+#[derive(Debug)]
 pub struct StoreError {
     /// What was being done.
     pub doing: &'static str,
     /// Whether it may pass.
     pub fault: Fault,
     /// What the database or the driver said.
-    #[source]
     pub source: BoxError,
 }
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.doing, describe::describe(&*self.source))
+    }
+}
+
+impl StdError for StoreError {}
 
 /// Why a transaction was not seen to commit.
 #[derive(Debug, thiserror::Error)]
@@ -140,8 +152,8 @@ pub enum CommitError {
     #[error(transparent)]
     Refused(StoreError),
     /// No answer: committed or not, the claim decides at redelivery.
-    #[error("no answer to COMMIT: whether it is stored shows when the message is read again")]
-    Unknown(#[source] BoxError),
+    #[error("no answer to COMMIT ({}): whether it is stored shows when the message is read again", describe::describe(&**.0))]
+    Unknown(BoxError),
 }
 
 /// How a rollback found the transaction.
@@ -194,10 +206,16 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn begin(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
     /// The dedup insert. Waits for another transaction that holds the same key, within the terms.
     fn claim(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
-    /// Guard, then commit. The future must be polled to its end; dropped, it counts as `Unknown`.
+    /// Guard, then commit, within the budget or two seconds, whichever is longer: what a handler
+    /// that ended in time has done is not thrown away for the last instants. The future must be polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// Rolls back; a connection that is not surely clean is closed.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;
     /// Whether an error a handler returned is the database's own passing trouble.
-    fn fault(error: &(dyn std::error::Error + 'static)) -> Fault;
+    fn fault(error: &(dyn StdError + 'static)) -> Fault;
+    /// What an error a handler returned says, `a: b: c`, without the values that the database
+    /// quotes in the texts of data exceptions.
+    fn describe(error: &(dyn StdError + 'static)) -> String {
+        describe::describe(error)
+    }
 }

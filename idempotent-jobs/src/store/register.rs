@@ -1,10 +1,19 @@
-//! Whether a job may go by its name. Pure; the databases hold the `jobs` table.
+//! Whether a job may go by its name. The databases hold the `jobs` table.
 
-use super::{Committed, JobRow};
+use std::time::Duration;
+
+use futures_util::TryFutureExt;
+use sqlx::{Database, Error};
+use sqlx_core::sql_str::SqlSafeStr;
+use sqlx_core::transaction::TransactionManager;
+
+use super::dialect::{Dialect, Options};
+use super::slots::{ANSWER, SCAN, connect, part, within};
+use super::{Committed, JobRow, StoreError};
 
 /// A job as it was registered before.
 #[derive(Debug, Clone)]
-pub(super) struct Recorded {
+pub struct Recorded {
     pub(super) group: String,
     pub(super) topic: String,
     pub(super) key_form: String,
@@ -13,7 +22,7 @@ pub(super) struct Recorded {
 
 /// The highest offset of a partition among the rows of a job and group.
 #[derive(Debug, Clone)]
-pub(super) struct Highest {
+pub struct Highest {
     pub(super) topic: String,
     pub(super) partition: i32,
     pub(super) offset: i64,
@@ -30,6 +39,61 @@ pub(super) enum Step {
     Rekey,
     /// The worker does not start.
     Refuse(String),
+}
+
+/// Records jobs, or none of them if one is refused, on a connection of its own.
+pub(super) async fn register<DB: Dialect>(
+    options: &Options<DB>,
+    jobs: &[JobRow<'_>],
+    committed: Committed<'_>,
+) -> Result<Vec<String>, StoreError> {
+    // Every early return drops the connection, which rolls back.
+    let mut conn = connect::<DB>(options).await?;
+    let starting = Some(DB::STARTING.into_sql_str());
+    answer::<DB, _>(ANSWER, DB::TransactionManager::begin(&mut conn, starting)).await?;
+    // One order for all: workers that start at once wait for each other's rows, never in a circle.
+    let mut jobs: Vec<_> = jobs.iter().collect();
+    jobs.sort_by_key(|job| job.name);
+    let mut refusals = Vec::new();
+    for job in jobs {
+        refusals.extend(register_one::<DB>(&mut conn, job, committed).await?);
+    }
+    if refusals.is_empty() {
+        answer::<DB, _>(ANSWER, DB::TransactionManager::commit(&mut conn)).await?;
+    }
+    part::<DB>(conn).await;
+    Ok(refusals)
+}
+
+async fn register_one<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    job: &JobRow<'_>,
+    committed: Committed<'_>,
+) -> Result<Option<String>, StoreError> {
+    if answer::<DB, _>(ANSWER, DB::record(conn, job)).await? {
+        return Ok(None);
+    }
+    let recorded = answer::<DB, _>(ANSWER, DB::recorded(conn, job)).await?;
+    match compare(job, &recorded) {
+        Step::Keep => return Ok(None),
+        Step::Refuse(refusal) => return Ok(Some(refusal)),
+        Step::Rescheme => {}
+        Step::Rekey => {
+            let rows = answer::<DB, _>(SCAN, DB::highest(conn, job)).await?;
+            if let Some(refusal) = undrained(job, &recorded, &rows, committed) {
+                return Ok(Some(refusal));
+            }
+        }
+    }
+    answer::<DB, _>(ANSWER, DB::change(conn, job)).await.map(|()| None)
+}
+
+async fn answer<DB: Dialect, T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, Error>>,
+) -> Result<T, StoreError> {
+    const DOING: &str = "registering the jobs";
+    within(limit, DOING, step.map_err(|error| StoreError::waiting::<DB>(DOING, error))).await
 }
 
 /// Compares a job with its record.

@@ -21,8 +21,15 @@ pub struct Savepoint<'t, DB: Dialect> {
 
 impl<'t, DB: Dialect> Savepoint<'t, DB> {
     pub(super) async fn open(session: &'t mut Session<DB>, notes: &'t mut Notes<DB>) -> Result<Self, Error> {
+        notes.whole()?;
+        // Stays so when this is dropped or fails: sqlx then rolls back one level more than was
+        // opened, and a commit of the enclosing savepoint would be COMMIT.
+        notes.cut = true;
         match DB::TransactionManager::begin(&mut session.conn, None).await {
-            Ok(()) => Ok(Self { session, notes, open: true }),
+            Ok(()) => {
+                notes.cut = false;
+                Ok(Self { session, notes, open: true })
+            }
             Err(error) => {
                 notes.see(&error);
                 Err(error)
@@ -51,6 +58,8 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
     /// # Errors
     /// What the database says; when a statement failed since `begin`, only a rollback is left.
     pub async fn commit(self) -> Result<(), Error> {
+        self.notes.whole()?;
+        self.notes.cut = true;
         let done = DB::TransactionManager::commit(&mut self.session.conn).await;
         self.close(done)
     }
@@ -60,11 +69,14 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
     /// # Errors
     /// What the database says.
     pub async fn rollback(self) -> Result<(), Error> {
+        self.notes.whole()?;
+        self.notes.cut = true;
         let done = DB::TransactionManager::rollback(&mut self.session.conn).await;
         self.close(done)
     }
 
     fn close(mut self, done: Result<(), Error>) -> Result<(), Error> {
+        self.notes.cut = false;
         match &done {
             Ok(()) => self.open = false,
             Err(error) => self.notes.see(error),
@@ -79,7 +91,7 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
 
 impl<DB: Dialect> Drop for Savepoint<'_, DB> {
     fn drop(&mut self) {
-        if self.open {
+        if self.open && !self.notes.cut {
             DB::TransactionManager::start_rollback(&mut self.session.conn);
         }
     }

@@ -5,18 +5,27 @@
 //! was seen to end; any other is dropped, which closes it.
 
 use std::fmt::Write as _;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Database};
+use futures_util::TryFutureExt;
+use sqlx::{ConnectOptions, Connection, Database};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::StoreError;
 use super::dialect::{Dialect, Options};
-use super::{Fault, StoreError};
 
-/// The time a database has to take a connection.
+/// The time a database has to take a connection, and again to make it ready.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
+
+/// The time it has for a statement of a start, with the wait for another process's lock, which
+/// the databases end before (10 s on PostgreSQL, 5 s on SQLite).
+pub(super) const ANSWER: Duration = Duration::from_secs(15);
+
+/// The same for a step that may go through a large table.
+pub(super) const SCAN: Duration = Duration::from_secs(600);
 
 /// A connection made ready for job transactions. Dropped, it is closed.
 pub(super) struct Session<DB: Dialect> {
@@ -79,7 +88,7 @@ impl<DB: Dialect> Slots<DB> {
 
     async fn open(&self) -> Result<Session<DB>, StoreError> {
         let mut conn = connect::<DB>(&self.options).await?;
-        let guard = DB::prepare(&mut conn).await?;
+        let guard = within(CONNECT, "preparing a connection", DB::prepare(&mut conn)).await?;
         Ok(Session { guard, conn, mark: mark() })
     }
 }
@@ -87,15 +96,25 @@ impl<DB: Dialect> Slots<DB> {
 /// A bare connection, within the time a database has for it.
 pub(super) async fn connect<DB: Dialect>(options: &Options<DB>) -> Result<<DB as Database>::Connection, StoreError> {
     const DOING: &str = "connecting to the database";
-    match timeout(CONNECT, options.connect()).await {
-        Ok(Ok(conn)) => Ok(conn),
-        Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
-        Err(_) => Err(StoreError {
-            doing: DOING,
-            fault: Fault::Transient,
-            source: format!("no answer within {CONNECT:?}").into(),
-        }),
+    let connecting = options.connect().map_err(|error| StoreError::driver::<DB>(DOING, error));
+    within(CONNECT, DOING, connecting).await
+}
+
+/// Ends what the database, or the way to it, leaves without an answer.
+pub(super) async fn within<T>(
+    limit: Duration,
+    doing: &'static str,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match timeout(limit, answer).await {
+        Ok(done) => done,
+        Err(_) => Err(StoreError::transient(doing, format!("no answer within {limit:?}"))),
     }
+}
+
+/// Closes a connection politely, for the server's log: nothing depends on it.
+pub(super) async fn part<DB: Dialect>(conn: <DB as Database>::Connection) {
+    let _ = timeout(CONNECT, conn.close()).await;
 }
 
 fn mark() -> String {

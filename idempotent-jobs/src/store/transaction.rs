@@ -8,13 +8,18 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dialect::{Broken, Dialect};
-use super::handle::{Tx, depth};
+use super::handle::{CUT, Tx, depth};
 use super::outcome::judge;
 use super::slots::{Lease, Slots};
-use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault};
+use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault, register};
 
 /// How long a rollback may take before the connection is closed instead.
 const ROLLBACK: Duration = Duration::from_secs(2);
+
+/// What BEGIN, and guard and COMMIT together, get at least, however short the attempt's timeout
+/// or the rest of it: a handler that ended in time is not failed for the instants after it, and a
+/// timeout shorter than a round trip does not look like trouble of the database for ever.
+const LEAST: Duration = Duration::from_secs(2);
 
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
@@ -34,7 +39,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn register(&self, jobs: &[JobRow<'_>], committed: Committed<'_>) -> Result<Vec<String>, StoreError> {
-        DB::register(&self.slots.options, jobs, committed).await
+        register::register::<DB>(&self.slots.options, jobs, committed).await
     }
 
     async fn begin(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {
@@ -68,19 +73,30 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
         // Every early return drops the transaction, which closes its connection.
+        let budget = budget.max(LEAST);
         let deadline = Instant::now() + budget;
         let Tx { mut lease, notes } = tx;
         let session = &mut lease.session;
         if notes.refused {
             return Err(CommitError::EndedByHandler);
         }
+        if notes.cut {
+            return Err(match notes.first_error {
+                first @ Some(_) => CommitError::Swallowed { first },
+                None => CommitError::Refused(StoreError::lasting("closing the transaction", CUT)),
+            });
+        }
         let closing = DB::closing(&session.guard, &session.mark, notes.lent);
         match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(diagnose(Tx { lease, notes }, error).await),
             Err(_) => {
-                let late = format!("the guard had no answer within {budget:?}; COMMIT was not sent");
-                return Err(CommitError::Refused(StoreError::transient("closing the transaction", late)));
+                // Lasting, as a handler's statement without an answer is: whoever leaves one running
+                // behind it would leave it again.
+                let late = format!(
+                    "the attempt's timeout ended before COMMIT was sent: the guard had no answer within {budget:?}"
+                );
+                return Err(CommitError::Refused(StoreError::lasting("closing the transaction", late)));
             }
         }
         // Only now: the rollback of a dropped savepoint may have been on its way until here.
@@ -106,6 +122,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn rollback(&self, tx: Tx<DB>) -> Rolled {
         let Tx { mut lease, notes } = tx;
+        if notes.cut {
+            return Rolled::Back;
+        }
         match timeout(ROLLBACK, undo::<DB>(&mut lease)).await {
             Ok(Ok(clean)) => {
                 if clean && !notes.tainted {
@@ -132,10 +151,11 @@ async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), S
     let session = &mut lease.session;
     let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark));
     let begun = DB::TransactionManager::begin(&mut session.conn, Some(sqlx::SqlSafeStr::into_sql_str(opening)));
-    match timeout(terms.timeout, begun).await {
+    let limit = terms.timeout.max(LEAST);
+    match timeout(limit, begun).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
-        Err(_) => Err(StoreError::transient(DOING, format!("no answer within {:?}", terms.timeout))),
+        Err(_) => Err(StoreError::transient(DOING, format!("no answer within {limit:?}"))),
     }
 }
 

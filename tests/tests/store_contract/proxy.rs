@@ -1,4 +1,4 @@
-//! A TCP proxy before PostgreSQL that meddles with COMMIT.
+//! A TCP proxy before PostgreSQL that meddles with COMMIT, or with every statement.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub enum At {
     CutAfter = 2,
     /// Passes it on and withholds the answer, connection open.
     Silent = 3,
+    /// Swallows this and every other statement, connection open: a path that lost its way.
+    Deaf = 4,
 }
 
 /// A COMMIT of the simple protocol.
@@ -60,6 +62,9 @@ async fn serve(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>) {
         tokio::select! {
             read = from_client.read(&mut asked) => {
                 let Some(bytes) = some(read, &asked) else { return };
+                if mode.load(Ordering::SeqCst) == At::Deaf as u8 && matches!(bytes[0], b'Q' | b'P' | b'B') {
+                    continue;
+                }
                 if bytes.windows(COMMIT.len()).any(|window| window == COMMIT) {
                     withheld = match mode.load(Ordering::SeqCst) {
                         1 => return reunite(from_client, to_client),

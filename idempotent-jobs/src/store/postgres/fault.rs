@@ -10,8 +10,8 @@ use crate::store::Fault;
 /// A statement cancelled at its timeout (57014) is the work's fault, since its limit is the
 /// whole attempt's: it would be cancelled again. So is a transaction that outlives the
 /// operator's `transaction_timeout` (25P04).
-pub(super) fn fault(error: &dyn DatabaseError) -> Fault {
-    let transient = match error.code().as_deref().unwrap_or_default() {
+pub(super) fn fault(error: &PgDatabaseError) -> Fault {
+    let transient = match error.code() {
         // Serialization failure, deadlock, lock not available.
         "40001" | "40P01" | "55P03"
         // Idle in transaction, idle session; read-only after a failover.
@@ -25,6 +25,11 @@ pub(super) fn fault(error: &dyn DatabaseError) -> Fault {
         _ => false,
     };
     if transient { Fault::Transient } else { Fault::Lasting }
+}
+
+/// By our `lock_timeout`.
+pub(super) fn held(error: &PgDatabaseError) -> bool {
+    error.code() == "55P03"
 }
 
 /// The tables changed under a prepared statement ("cached plan must not change result type"),

@@ -1,14 +1,19 @@
 //! Our tables, in a schema of their own and with a migration table of their own.
 
+use futures_util::TryFutureExt;
 use sqlx::{Connection, Executor, PgConnection, Postgres};
 
 use crate::store::StoreError;
 use crate::store::migrate::{Migration, missing};
+use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
 const KNOWN: [Migration; 1] =
     [Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") }];
+
+/// READ COMMITTED, so that what is read behind a lock is what its last holder left.
+pub(super) const STARTING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = 10000";
 
 const SCHEMA: &str = "CREATE SCHEMA idempotent_jobs";
 
@@ -41,13 +46,13 @@ fn recorded(migration: &Migration) -> String {
 /// Finds the tables current, or makes them so. No DDL is sent when they are: the role may not
 /// be allowed any.
 pub(super) async fn migrate(conn: &mut PgConnection) -> Result<(), StoreError> {
-    let applied = applied(conn).await.map_err(failed)?;
-    if applied.is_none_or(|applied| missing(&KNOWN, &applied).is_ok_and(|steps| !steps.is_empty())) {
-        apply(conn).await?;
+    let found = within(ANSWER, DOING, applied(conn).map_err(failed)).await?;
+    if found.is_none_or(|applied| missing(&KNOWN, &applied).is_ok_and(|steps| !steps.is_empty())) {
+        within(SCAN, DOING, apply(conn)).await?;
     }
-    let applied = self::applied(conn).await.map_err(failed)?.unwrap_or_default();
-    missing(&KNOWN, &applied).map_err(|why| StoreError::lasting(DOING, why))?;
-    verify(conn).await
+    let found = within(ANSWER, DOING, applied(conn).map_err(failed)).await?.unwrap_or_default();
+    missing(&KNOWN, &found).map_err(|why| StoreError::lasting(DOING, why))?;
+    within(ANSWER, DOING, verify(conn)).await
 }
 
 /// What was applied, `None` without a migration table. Catalogs answer whatever the role may.
@@ -67,8 +72,7 @@ async fn applied(conn: &mut PgConnection) -> Result<Option<Vec<(i32, String)>>, 
 
 /// Applies what is missing in one transaction; whoever else is at it waits, and finds it done.
 async fn apply(conn: &mut PgConnection) -> Result<(), StoreError> {
-    // READ COMMITTED, so that what is read behind the lock is what its last holder left.
-    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(failed)?;
+    let mut tx = conn.begin_with(STARTING).await.map_err(failed)?;
     tx.execute(LOCK).await.map_err(failed)?;
     let schema: bool =
         sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'idempotent_jobs')")
@@ -143,7 +147,7 @@ fn failed(error: sqlx::Error) -> StoreError {
     if code.as_deref() == Some("42501") {
         denied(&error.to_string())
     } else {
-        StoreError::driver::<Postgres>(DOING, error)
+        StoreError::waiting::<Postgres>(DOING, error)
     }
 }
 

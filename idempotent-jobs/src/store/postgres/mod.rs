@@ -9,14 +9,15 @@ mod register;
 mod session;
 
 use sqlx::error::DatabaseError;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use sqlx::{Error, Executor, PgConnection, Postgres};
 
 pub use self::migrate::migrations_sql;
 use super::dialect::{Broken, Dialect};
 use super::outcome::Stored;
+use super::register::{Highest, Recorded};
 use super::statement::Syntax;
-use super::{Claim, Committed, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
+use super::{Claim, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
 use crate::context::IsolationLevels;
 
 /// The transaction of one attempt on PostgreSQL, lent to the handler.
@@ -31,7 +32,9 @@ impl Dialect for Postgres {
     const HANDLE: &'static str = "PgTx";
     const DATABASE: &'static str = "PostgreSQL";
     const SYNTAX: Syntax = Syntax::Postgres;
+    const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
+    type Failure = PgDatabaseError;
 
     fn width(connections: usize) -> usize {
         connections
@@ -72,8 +75,12 @@ impl Dialect for Postgres {
         guard::proves_rollback(error)
     }
 
-    fn fault(error: &dyn DatabaseError) -> Fault {
+    fn fault(error: &PgDatabaseError) -> Fault {
         fault::fault(error)
+    }
+
+    fn held(error: &PgDatabaseError) -> bool {
+        fault::held(error)
     }
 
     fn stale(error: &dyn DatabaseError) -> bool {
@@ -88,11 +95,19 @@ impl Dialect for Postgres {
         claim::look(conn, claim).await
     }
 
-    async fn register(
-        options: &PgConnectOptions,
-        jobs: &[JobRow<'_>],
-        committed: Committed<'_>,
-    ) -> Result<Vec<String>, StoreError> {
-        register::register(options, jobs, committed).await
+    async fn record(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {
+        register::record(conn, job).await
+    }
+
+    async fn recorded(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Recorded, Error> {
+        register::recorded(conn, job).await
+    }
+
+    async fn change(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> {
+        register::change(conn, job).await
+    }
+
+    async fn highest(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {
+        register::highest(conn, job).await
     }
 }

@@ -3,11 +3,13 @@
 use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, Executor, PgConnection, Postgres, Row};
+use sqlx::{Executor, PgConnection, Postgres, Row};
 
 use super::migrate;
 use crate::store::StoreError;
-use crate::store::slots::connect;
+use crate::store::slots::{ANSWER, connect, part, within};
+
+const DOING: &str = "checking the server";
 
 /// The oldest server whose behaviour is known here.
 const OLDEST: i32 = 140_000;
@@ -21,14 +23,17 @@ pub(super) async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
     let mut conn = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
     let mut other = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
     let checked = check(&mut conn, &mut other).await.map_err(|error| at(&place, error));
-    // Politely, for the server's log; the check's result counts, not theirs.
-    let _ = conn.close().await;
-    let _ = other.close().await;
+    part::<Postgres>(conn).await;
+    part::<Postgres>(other).await;
     checked.map(|()| options)
 }
 
 async fn check(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {
-    const DOING: &str = "checking the server";
+    within(ANSWER, DOING, server(conn, other)).await?;
+    migrate::migrate(conn).await
+}
+
+async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {
     let failed = |error| StoreError::driver::<Postgres>(DOING, error);
     // Before any SET: behind a pooling proxy it would land in somebody else's session.
     if pooled(conn, other).await.map_err(failed)? {
@@ -49,7 +54,7 @@ async fn check(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), 
         let found: String = row.try_get(1).map_err(failed)?;
         return Err(StoreError::lasting(DOING, format!("PostgreSQL 14 or later is needed, and this is {found}")));
     }
-    migrate::migrate(conn).await
+    Ok(())
 }
 
 /// Whether two connections share server processes. A transaction on one of them keeps a

@@ -1,58 +1,11 @@
 //! The `jobs` table.
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, Error, PgConnection, Postgres};
+use sqlx::{Error, PgConnection};
 
-use crate::store::register::{Highest, Recorded, Step, compare, undrained};
-use crate::store::slots::connect;
-use crate::store::{Committed, JobRow, StoreError};
+use crate::store::JobRow;
+use crate::store::register::{Highest, Recorded};
 
-/// Records jobs, or none of them if one is refused.
-pub(super) async fn register(
-    options: &PgConnectOptions,
-    jobs: &[JobRow<'_>],
-    committed: Committed<'_>,
-) -> Result<Vec<String>, StoreError> {
-    let failed = |error| StoreError::driver::<Postgres>("registering the jobs", error);
-    let mut conn = connect::<Postgres>(options).await?;
-    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(failed)?;
-    // One order for all: workers that start at once wait for each other's rows, never in a circle.
-    let mut jobs: Vec<_> = jobs.iter().collect();
-    jobs.sort_by_key(|job| job.name);
-    let mut refusals = Vec::new();
-    for job in jobs {
-        refusals.extend(register_one(&mut tx, job, committed).await.map_err(failed)?);
-    }
-    if refusals.is_empty() { tx.commit().await } else { tx.rollback().await }.map_err(failed)?;
-    conn.close().await.map_err(failed)?;
-    Ok(refusals)
-}
-
-async fn register_one(
-    conn: &mut PgConnection,
-    job: &JobRow<'_>,
-    committed: Committed<'_>,
-) -> Result<Option<String>, Error> {
-    if insert(conn, job).await? {
-        return Ok(None);
-    }
-    let recorded = recorded(conn, job).await?;
-    match compare(job, &recorded) {
-        Step::Keep => Ok(None),
-        Step::Rescheme => update(conn, job).await.map(|()| None),
-        Step::Refuse(refusal) => Ok(Some(refusal)),
-        Step::Rekey => {
-            let rows = highest(conn, job).await?;
-            let refusal = undrained(job, &recorded, &rows, committed);
-            if refusal.is_none() {
-                update(conn, job).await?;
-            }
-            Ok(refusal)
-        }
-    }
-}
-
-async fn insert(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {
+pub(super) async fn record(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {
     let done = sqlx::query(
         "INSERT INTO idempotent_jobs.jobs (name, \"group\", topic, key_form, scheme) \
          VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
@@ -67,8 +20,7 @@ async fn insert(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error
     Ok(done.rows_affected() == 1)
 }
 
-/// Locked, so that two starts do not judge by the same old record.
-async fn recorded(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Recorded, Error> {
+pub(super) async fn recorded(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Recorded, Error> {
     let (group, topic, key_form, scheme) = sqlx::query_as(
         "SELECT \"group\", topic, key_form, scheme FROM idempotent_jobs.jobs WHERE name = $1 FOR UPDATE",
     )
@@ -78,7 +30,7 @@ async fn recorded(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Recorded,
     Ok(Recorded { group, topic, key_form, scheme })
 }
 
-async fn update(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> {
+pub(super) async fn change(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> {
     sqlx::query(
         "UPDATE idempotent_jobs.jobs SET key_form = $2, scheme = $3, updated_at = pg_catalog.now() WHERE name = $1",
     )
@@ -90,9 +42,7 @@ async fn update(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> 
     .map(drop)
 }
 
-/// Reads every row of the job: only when its key changed, and an index for it would cost every
-/// claim.
-async fn highest(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {
+pub(super) async fn highest(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {
     let rows: Vec<(String, i32, i64)> = sqlx::query_as(
         "SELECT topic, partition, max(\"offset\") FROM idempotent_jobs.processed \
          WHERE job = $1 AND \"group\" = $2 GROUP BY topic, partition ORDER BY topic, partition",

@@ -10,6 +10,9 @@ const DOING: &str = "bringing the tables up to date";
 const KNOWN: [Migration; 1] =
     [Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") }];
 
+/// The write lock is the lock of migrations and records; the busy timeout bounds the wait.
+pub(super) const STARTING: &str = "BEGIN IMMEDIATE";
+
 const RECORD: &str = "CREATE TABLE idempotent_jobs_migrations (\
     version INTEGER NOT NULL PRIMARY KEY, checksum TEXT NOT NULL, \
     applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) STRICT";
@@ -58,8 +61,7 @@ async fn applied(conn: &mut SqliteConnection) -> Result<Option<Vec<(i32, String)
 
 /// Applies what is missing in one transaction; whoever else is at it waits, and finds it done.
 async fn apply(conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    // The write lock is the migration's lock.
-    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let mut tx = conn.begin_with(STARTING).await.map_err(failed)?;
     let applied = applied(&mut tx).await.map_err(failed)?;
     if applied.is_none() {
         tx.execute(RECORD).await.map_err(failed)?;
@@ -94,5 +96,5 @@ async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
 }
 
 fn failed(error: sqlx::Error) -> StoreError {
-    StoreError::driver::<Sqlite>(DOING, error)
+    StoreError::waiting::<Sqlite>(DOING, error)
 }

@@ -9,14 +9,15 @@ mod register;
 mod session;
 
 use sqlx::error::DatabaseError;
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, Sqlite, SqliteConnection};
 
 pub use self::migrate::migrations_sql;
 use super::dialect::{Broken, Dialect};
 use super::outcome::Stored;
+use super::register::{Highest, Recorded};
 use super::statement::Syntax;
-use super::{Claim, Committed, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
+use super::{Claim, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
 
 /// The transaction of one attempt on SQLite, lent to the handler.
 ///
@@ -33,7 +34,9 @@ impl Dialect for Sqlite {
     const HANDLE: &'static str = "SqliteTx";
     const DATABASE: &'static str = "SQLite";
     const SYNTAX: Syntax = Syntax::Sqlite;
+    const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
+    type Failure = SqliteError;
 
     // SQLite lets one connection write at a time: a second one would only wait, and unfairly.
     fn width(_: usize) -> usize {
@@ -77,8 +80,12 @@ impl Dialect for Sqlite {
         guard::proves_rollback(error)
     }
 
-    fn fault(error: &dyn DatabaseError) -> Fault {
+    fn fault(error: &SqliteError) -> Fault {
         fault::fault(error)
+    }
+
+    fn held(error: &SqliteError) -> bool {
+        fault::held(error)
     }
 
     fn stale(error: &dyn DatabaseError) -> bool {
@@ -93,11 +100,19 @@ impl Dialect for Sqlite {
         claim::look(conn, claim).await
     }
 
-    async fn register(
-        options: &SqliteConnectOptions,
-        jobs: &[JobRow<'_>],
-        committed: Committed<'_>,
-    ) -> Result<Vec<String>, StoreError> {
-        register::register(options, jobs, committed).await
+    async fn record(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<bool, Error> {
+        register::record(conn, job).await
+    }
+
+    async fn recorded(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<Recorded, Error> {
+        register::recorded(conn, job).await
+    }
+
+    async fn change(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<(), Error> {
+        register::change(conn, job).await
+    }
+
+    async fn highest(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {
+        register::highest(conn, job).await
     }
 }

@@ -4,11 +4,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Connection, Sqlite, SqliteConnection};
+use sqlx::{Sqlite, SqliteConnection};
 use tokio::time::{Instant, sleep};
 
 use super::migrate;
-use crate::store::slots::{CONNECT, connect};
+use crate::store::slots::{CONNECT, connect, part};
 use crate::store::{Fault, StoreError};
 
 /// How long a statement waits for another process's transaction.
@@ -34,8 +34,7 @@ pub(super) async fn open(url: &str) -> Result<SqliteConnectOptions, StoreError> 
         .busy_timeout(BUSY);
     let mut conn = settle(&options).await.map_err(|error| at(&path, error))?;
     let migrated = migrate::migrate(&mut conn).await.map_err(|error| at(&path, error));
-    // Politely; the migration's result counts, not its.
-    let _ = conn.close().await;
+    part::<Sqlite>(conn).await;
     migrated.map(|()| options)
 }
 
