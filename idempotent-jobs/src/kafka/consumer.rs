@@ -362,7 +362,7 @@ impl Poller {
                 warn!("Kafka: {text}; going on (the same is not said again for 30 s)")
             }
             Fault::Passing => {}
-            Fault::Lasting(advice) => self.fail(format!("{text}: {advice}")),
+            Fault::Lasting(advice) => self.fail(format!("{text}: {advice} ({})", self.membership().state().positions())),
         }
     }
 

@@ -20,9 +20,33 @@ pub(super) fn of_poll(error: &KafkaError) -> Fault {
     match error {
         KafkaError::PartitionEOF(_) => Fault::Nothing,
         KafkaError::MessageConsumptionFatal(_) => Fault::Lasting("the client is unusable: start again"),
-        KafkaError::MessageConsumption(code) | KafkaError::Global(code) => of_code(*code),
+        KafkaError::MessageConsumption(code) => of_record(*code).unwrap_or_else(|| of_code(*code)),
+        KafkaError::Global(code) => of_code(*code),
         _ => Fault::Passing,
     }
+}
+
+/// What librdkafka says of records that it cannot read. It goes on behind some of them, so that
+/// going on too would commit an offset past a message nobody has seen.
+fn of_record(code: Code) -> Option<Fault> {
+    Some(Fault::Lasting(match code {
+        Code::NotImplemented | Code::BadCompression | Code::UnsupportedCompressionType => {
+            "a record is compressed or written in a way this client cannot read; for zstd enable the feature `kafka-zstd`"
+        }
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => {
+            "a record is larger than this client takes: raise `fetch.message.max.bytes` and `receive.message.max.bytes`"
+        }
+        Code::BadMessage
+        | Code::InvalidMessage
+        | Code::InvalidRecord
+        | Code::InvalidTimestamp
+        | Code::UnsupportedForMessageFormat
+        | Code::Underflow
+        | Code::Partial => {
+            "a record or an answer of the brokers is damaged; to go on without it, set the group's offset behind it"
+        }
+        _ => return None,
+    }))
 }
 
 fn of_code(code: Code) -> Fault {
@@ -68,4 +92,40 @@ pub(super) fn is_stale(code: Code) -> bool {
             | Code::NoOffset
             | Code::BrokerDestroy
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_ends_the_worker() {
+        let unreadable = [
+            (Code::BadMessage, "set the group's offset behind it"),
+            (Code::InvalidMessage, "set the group's offset behind it"),
+            (Code::InvalidRecord, "set the group's offset behind it"),
+            (Code::InvalidTimestamp, "set the group's offset behind it"),
+            (Code::UnsupportedForMessageFormat, "set the group's offset behind it"),
+            (Code::Underflow, "set the group's offset behind it"),
+            (Code::Partial, "set the group's offset behind it"),
+            (Code::NotImplemented, "`kafka-zstd`"),
+            (Code::BadCompression, "`kafka-zstd`"),
+            (Code::UnsupportedCompressionType, "`kafka-zstd`"),
+            (Code::MessageSizeTooLarge, "`receive.message.max.bytes`"),
+            (Code::MessageBatchTooLarge, "`receive.message.max.bytes`"),
+            (Code::InvalidMessageSize, "`receive.message.max.bytes`"),
+        ];
+        for (code, advice) in unreadable {
+            let fault = of_poll(&KafkaError::MessageConsumption(code));
+            assert!(matches!(fault, Fault::Lasting(text) if text.contains(advice)), "{code:?}: {fault:?}");
+        }
+    }
+
+    #[test]
+    fn an_outage_passes() {
+        for code in [Code::BrokerTransportFailure, Code::AllBrokersDown, Code::Resolve, Code::KafkaStorageError] {
+            assert_eq!(of_poll(&KafkaError::MessageConsumption(code)), Fault::Passing, "{code:?}");
+        }
+        assert_eq!(of_poll(&KafkaError::PartitionEOF(0)), Fault::Nothing);
+    }
 }

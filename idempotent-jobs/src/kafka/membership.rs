@@ -68,6 +68,25 @@ impl State {
         self.unchecked.extend(reset.cloned());
     }
 
+    /// What is read here and how far, since librdkafka's words name an offset at most:
+    /// `read here: orders/0 next 17, orders/1`.
+    pub(super) fn positions(&self) -> String {
+        const SHOWN: usize = 20;
+        if self.owned.is_empty() {
+            return "no partition is read here".to_owned();
+        }
+        let mut shown: Vec<String> = self.owned.iter().take(SHOWN).map(|at| self.position(at)).collect();
+        if self.owned.len() > SHOWN {
+            shown.push(format!("and {} more", self.owned.len() - SHOWN));
+        }
+        format!("read here: {}", shown.join(", "))
+    }
+
+    fn position(&self, at: &Partition) -> String {
+        let next = self.next.get(at).map(|next| format!(" next {next}")).unwrap_or_default();
+        format!("{}/{}{next}", at.topic, at.number)
+    }
+
     fn forget(&mut self, partitions: &[Partition]) {
         self.rebalances += 1;
         for partition in partitions {

@@ -168,6 +168,28 @@ async fn messages_deleted_while_the_reader_lags_stop_the_worker_too() {
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
 
+/// librdkafka may go on behind such a record; nothing behind it may be accepted or committed.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_stops_the_worker() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    place.send(&producer, 0, 3).await;
+    recorder.wait("the messages", |log| log.handled.len() == 3);
+    let errors = &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_MSG];
+    place.broker().with(|cluster| cluster.request_errors(RDKafkaApiKey::Fetch, errors)).unwrap();
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    place.send(&producer, 3, 6).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    recorder.read(|log| {
+        assert!(log.failed[0].contains("damaged") && log.failed[0].contains("orders/0 next 3"), "{:?}", log.failed);
+        assert_eq!(log.accepted.len(), 3);
+    });
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&place.member(), 1)[&0], 3);
+}
+
 #[tokio::test]
 async fn a_topic_that_is_missing_fails_with_advice() {
     let place = embedded(1);
