@@ -14,7 +14,7 @@ use super::faults::{self, Fault};
 use super::log::Sparing;
 use super::membership::{Membership, account, commit_and_wait, list};
 use super::native::{self, Commit};
-use super::{Intake, Partition, Position, Properties, Room, gaps};
+use super::{Intake, Partition, Position, Properties, Room, after, gaps};
 use crate::error::Error;
 use crate::message::{Coordinates, Headers, Message};
 
@@ -129,7 +129,7 @@ impl ConsumerHandle {
     pub async fn stop(mut self, budget: Duration) -> Stopped {
         self.stop.request(budget);
         let Some(ended) = self.ended.take() else { return Stopped::Abandoned };
-        match tokio::time::timeout(budget + FAREWELL, ended).await {
+        match tokio::time::timeout(budget.saturating_add(FAREWELL), ended).await {
             Ok(Ok(())) => Stopped::Clean,
             Ok(Err(_)) => Stopped::Abandoned,
             Err(_) => {
@@ -154,7 +154,7 @@ struct Stop(Mutex<Option<Instant>>);
 
 impl Stop {
     fn request(&self, budget: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Instant::now() + budget);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| after(budget));
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -397,7 +397,7 @@ impl Poller {
         if Instant::now() < self.next_commit {
             return;
         }
-        self.next_commit = Instant::now() + self.settings.commit_interval;
+        self.next_commit = after(self.settings.commit_interval);
         let settled = self.membership().intake.settled();
         let (positions, rebalances): (Vec<Position>, u64) = {
             let state = self.membership().state();

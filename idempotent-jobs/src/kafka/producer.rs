@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use super::log::{self, Sparing};
 use super::send_error::{SendError, SendErrorKind, kind_of};
-use super::{Properties, native};
+use super::{Properties, after, native};
 use crate::key::{KeyValue, outgoing};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
 use crate::outgoing::JobMessage;
@@ -237,7 +237,7 @@ impl Producer {
 
     /// Queues the record, waiting for room until the deadline.
     async fn enqueue(&self, record: &Record) -> Result<oneshot::Receiver<Report>, KafkaError> {
-        let deadline = Instant::now() + self.inner.queue_timeout;
+        let deadline = Instant::from_std(after(self.inner.queue_timeout));
         loop {
             let room = self.inner.waiting.room.notified();
             match self.inner.offer(record) {
@@ -256,7 +256,7 @@ impl Producer {
     /// # Errors
     /// How many are unconfirmed still.
     pub async fn flush(&self, budget: Duration) -> Result<(), Undelivered> {
-        let deadline = Instant::now() + budget;
+        let deadline = Instant::from_std(after(budget));
         loop {
             let mut none = std::pin::pin!(self.inner.waiting.none.notified());
             none.as_mut().enable();
