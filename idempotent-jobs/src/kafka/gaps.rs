@@ -41,9 +41,11 @@ impl fmt::Display for Gap {
 /// What a look at one partition found: no gap, a gap, or that the brokers cannot be asked.
 pub(super) type Found = KafkaResult<Option<Gap>>;
 
+const AT_LEAST: Duration = Duration::from_millis(100);
+
 /// Looks for gaps in partitions, each with its next offset if it is known; else the group's
-/// committed one counts. Takes up to `budget`: partitions it has no time for are left out, the
-/// first one never is.
+/// committed one counts. Takes about `budget`: partitions it has no time for are left out, but
+/// never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: Vec<(Partition, Option<i64>)>,
@@ -53,11 +55,8 @@ pub(super) fn find<C: ConsumerContext>(
     let unknown = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition);
     let mut committed = committed(consumer, unknown, budget);
     let mut found = Vec::new();
+    let mut looked = false;
     for (partition, next) in partitions {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() && !found.is_empty() {
-            break;
-        }
         let next = match next {
             Some(next) => Ok(Some(next)),
             None => match &mut committed {
@@ -65,10 +64,14 @@ pub(super) fn find<C: ConsumerContext>(
                 Err(error) => Err(error.clone()),
             },
         };
-        let result = next.and_then(|next| match next {
-            Some(next) => look(consumer, &partition, next, left),
-            None => Ok(None),
-        });
+        let left = deadline.saturating_duration_since(Instant::now());
+        let result = match next {
+            Ok(Some(_)) if left.is_zero() && looked => continue,
+            Ok(Some(next)) => look(consumer, &partition, next, left.max(AT_LEAST)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        looked = true;
         found.push((partition, result));
     }
     found

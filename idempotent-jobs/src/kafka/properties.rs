@@ -37,7 +37,7 @@ pub struct Properties {
 const OPTIONS: &[(&str, &str)] = &[
     ("bootstrap.servers", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
     ("metadata.broker.list", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
-    ("group.id", "give the group with `KAFKA_GROUP_ID` or `.group(…)`"),
+    ("group.id", "give the group with `KAFKA_GROUP_ID` or `.group_id(…)`"),
     ("transactional.id", "Kafka's transactions are not used here: the dedup key makes the effect single"),
     ("delivery.report.only.error", "every send waits for its delivery report: leave it out"),
     ("test.mock.num.brokers", "an in-process broker is chosen with `embedded::Broker`, never by a property"),
@@ -143,7 +143,7 @@ impl Properties {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.producer_problems();
         if self.group.as_deref().is_none_or(str::is_empty) {
-            problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group(…)`".to_owned());
+            problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group_id(…)`".to_owned());
         }
         problems.extend(self.protocol_problems());
         problems
