@@ -123,7 +123,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// How long a delivery may take, retries included; 30 s unless set here or as `message.timeout.ms`.
+    /// How long a delivery may take, retries included, in whole milliseconds; 30 s unless set
+    /// here or as `message.timeout.ms`. Zero is refused.
     pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
         self.delivery_timeout = Some(timeout);
         self
@@ -190,7 +191,6 @@ impl Waiting {
         if self.records.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.none.notify_waiters();
         }
-        self.room.notify_one();
     }
 }
 
@@ -295,7 +295,7 @@ impl Inner {
         base.payload = record.payload.as_deref();
         self.waiting.add();
         self.client.send(base).map(|()| receiver).map_err(|(error, _)| {
-            self.waiting.records.fetch_sub(1, Ordering::SeqCst);
+            self.waiting.remove();
             error
         })
     }
@@ -344,5 +344,6 @@ impl ProducerContext for Reports {
         // Nobody waits when the future was dropped.
         let _ = answer.send(report);
         self.waiting.remove();
+        self.waiting.room.notify_one();
     }
 }

@@ -190,10 +190,16 @@ impl Properties {
 
     /// What a producer is made from; `timeout` bounds a delivery, unless a property does.
     pub(super) fn producer(&self, timeout: Option<Duration>) -> Result<ClientConfig, Vec<String>> {
-        refuse(self.producer_problems())?;
+        let mut problems = self.producer_problems();
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            problems.push(
+                "the delivery timeout is 0, and no record could be delivered in time: give at least 1 ms".to_owned(),
+            );
+        }
+        refuse(problems)?;
         let mut config = self.with_defaults(&[COMMON, PRODUCER]);
         if let Some(timeout) = timeout {
-            config.remove("delivery.timeout.ms").set("message.timeout.ms", timeout.as_millis().to_string());
+            config.remove("delivery.timeout.ms").set("message.timeout.ms", millis(timeout).to_string());
         }
         config.remove("request.required.acks").set("enable.idempotence", "true").set("acks", "all");
         for (name, ..) in FORCED.iter().filter(|(name, ..)| name.contains("auto")) {
@@ -226,6 +232,11 @@ impl fmt::Debug for Properties {
             self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
         f.debug_map().entry(&"brokers", &self.brokers).entry(&"group", &self.group).entries(shown).finish()
     }
+}
+
+/// As librdkafka takes it, to which 0 means no end.
+fn millis(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
 fn refuse(problems: Vec<String>) -> Result<(), Vec<String>> {

@@ -153,6 +153,38 @@ async fn prod_05_what_the_broker_refuses_is_not_in_the_log() {
     assert_eq!(producer.send_record(large).await.unwrap_err().kind(), SendErrorKind::TooLarge);
 }
 
+/// librdkafka takes 0 for no end.
+#[tokio::test]
+async fn a_delivery_timeout_below_a_millisecond_ends_all_the_same() {
+    let place = embedded(1);
+    let build = |timeout| Producer::builder().brokers("127.0.0.1:1").delivery_timeout(timeout).build();
+    let producer = build(Duration::from_micros(1)).unwrap();
+    let send = producer.send_record(place.record("k", "{}"));
+    assert!(tokio::time::timeout(BUDGET, send).await.expect("it ends").is_err());
+    assert!(build(Duration::ZERO).unwrap_err()[0].contains("delivery timeout"));
+    build(Duration::MAX).unwrap();
+}
+
+/// A record that was refused counts no more, and who waits hears of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prod_02_flush_ends_beside_records_that_are_refused() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let large = place.record("k", &"x".repeat(2_000_000));
+    let refused = tokio::spawn({
+        let producer = producer.clone();
+        async move {
+            for _ in 0..200 {
+                assert_eq!(producer.send_record(large.clone()).await.unwrap_err().kind(), SendErrorKind::TooLarge);
+            }
+        }
+    });
+    while !refused.is_finished() {
+        assert_eq!(producer.flush(Duration::from_secs(2)).await, Ok(()));
+    }
+    refused.await.unwrap();
+}
+
 #[tokio::test]
 async fn prod_02_close_counts_what_is_not_confirmed() {
     let place = embedded(1);
