@@ -23,7 +23,8 @@ use rdkafka::types::RDKafkaConfRes;
 /// `heartbeat.interval.ms=2000`. Memory: at most 16 MiB are fetched ahead
 /// (`queued.max.messages.kbytes`), 1,000 messages a partition (`queued.min.messages`), 256 KiB a
 /// partition and 8 MiB in one answer (`fetch.message.max.bytes`, `fetch.max.bytes`); the producer
-/// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`).
+/// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`),
+/// and places keys as Kafka's Java clients do (`partitioner=murmur2_random`).
 #[derive(Clone, Default)]
 pub struct Properties {
     brokers: String,
@@ -72,7 +73,12 @@ const CLASSIC: &[(&str, &str)] = &[
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "2000"),
 ];
-const PRODUCER: &[(&str, &str)] = &[("queue.buffering.max.kbytes", "65536"), ("message.timeout.ms", "30000")];
+const PRODUCER: &[(&str, &str)] = &[
+    ("queue.buffering.max.kbytes", "65536"),
+    ("message.timeout.ms", "30000"),
+    // As Kafka's own clients do: one entity's records lie in one partition, whoever sends them.
+    ("partitioner", "murmur2_random"),
+];
 
 /// A default gives way to any of its names.
 const ALIASES: &[(&str, &str)] =

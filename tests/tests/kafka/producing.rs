@@ -28,6 +28,17 @@ async fn a_send_returns_where_the_record_lies() {
     assert_eq!(producer.close(BUDGET).await, Ok(()));
 }
 
+/// The hashes are those of Kafka's own tests of `Utils.murmur2`.
+#[tokio::test]
+async fn keys_lie_where_kafkas_own_clients_put_them() {
+    let place = embedded(12);
+    let producer = place.producer();
+    for (key, hash) in [("21", -973_932_308), ("foobar", -790_332_482), ("a-little-bit-long-string", -985_981_536)] {
+        let delivery = producer.send_record(place.record(key, "{}")).await.unwrap();
+        assert_eq!(delivery.partition, (hash & i32::MAX) % 12, "{key}");
+    }
+}
+
 #[derive(serde::Serialize)]
 struct Charge {
     order_id: u64,
