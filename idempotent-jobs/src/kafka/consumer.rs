@@ -86,6 +86,9 @@ impl Consumer {
         let context = Membership::new(Arc::clone(&intake), settings.revoke_budget);
         let consumer: BaseConsumer<Membership> = properties.consumer()?.create_with_context(context).map_err(one)?;
         consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(one)?;
+        if properties.consumer_protocol() {
+            info!("the brokers' `group.consumer.session.timeout.ms` decides how soon a killed member is replaced");
+        }
         let stop = Arc::new(Stop::default());
         let (done, ended) = oneshot::channel();
         let poller = Poller::new(consumer, settings, topics, Arc::clone(&stop));
