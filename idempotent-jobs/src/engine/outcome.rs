@@ -71,12 +71,13 @@ impl Outcome {
 
     /// The handler returned an error.
     pub fn refused<S: Store>(error: JobError) -> Self {
+        let said = S::describe(error.source());
         if error.is_terminal() {
-            return Self::Dead(Rejection::new(Reason::Terminal, error.to_string()));
+            return Self::Dead(Rejection::new(Reason::Terminal, said));
         }
         match S::fault(error.source()) {
-            Fault::Transient => Failure::transient(error.to_string()).into(),
-            Fault::Lasting => Failure::lasting(error.to_string()).into(),
+            Fault::Transient => Failure::transient(said).into(),
+            Fault::Lasting => Failure::lasting(said).into(),
         }
     }
 

@@ -9,7 +9,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{ClientConfig, ClientContext, Offset, TopicPartitionList};
 
-use super::{Properties, faults, log};
+use super::{Properties, after, faults, log};
 
 /// The number of partitions of each topic.
 pub type Topics = BTreeMap<String, i32>;
@@ -87,7 +87,7 @@ impl Reader {
     /// it moves to another broker.
     fn ask(&self, wanted: &TopicPartitionList, timeout: Duration) -> Result<TopicPartitionList, KafkaError> {
         const BETWEEN: Duration = Duration::from_millis(100);
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.client.committed_offsets(wanted.clone(), left) {

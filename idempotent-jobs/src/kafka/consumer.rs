@@ -1,6 +1,5 @@
 //! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use super::faults::{self, Fault};
 use super::log::Sparing;
 use super::membership::{Membership, account, commit_and_wait, list};
 use super::native::{self, Commit};
-use super::{Intake, Partition, Position, Properties, Room, gaps};
+use super::{Intake, Partition, Position, Properties, Room, after, gaps};
 use crate::error::Error;
 use crate::message::{Coordinates, Headers, Message};
 
@@ -41,11 +40,18 @@ pub struct Settings {
     pub revoke_budget: Duration,
     /// What deleted messages mean.
     pub on_gap: OnGap,
+    /// How long a topic or partition may be unknown to the brokers, as it is while they restart.
+    pub missing_budget: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { commit_interval: Duration::from_millis(500), revoke_budget: Duration::from_secs(5), on_gap: OnGap::Stop }
+        Self {
+            commit_interval: Duration::from_millis(500),
+            revoke_budget: Duration::from_secs(5),
+            on_gap: OnGap::Stop,
+            missing_budget: Duration::from_secs(30),
+        }
     }
 }
 
@@ -79,11 +85,13 @@ impl Consumer {
         let one = |error: KafkaError| vec![format!("the Kafka consumer cannot be made: {error}")];
         let context = Membership::new(Arc::clone(&intake), settings.revoke_budget);
         let consumer: BaseConsumer<Membership> = properties.consumer()?.create_with_context(context).map_err(one)?;
-        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics).map_err(one)?;
+        consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(one)?;
+        if properties.consumer_protocol() {
+            info!("the brokers' `group.consumer.session.timeout.ms` decides how soon a killed member is replaced");
+        }
         let stop = Arc::new(Stop::default());
         let (done, ended) = oneshot::channel();
-        let poller = Poller::new(consumer, settings, Arc::clone(&stop));
+        let poller = Poller::new(consumer, settings, topics, Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("idempotent-jobs-kafka".to_owned());
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| poller.run())).is_err() {
@@ -124,7 +132,7 @@ impl ConsumerHandle {
     pub async fn stop(mut self, budget: Duration) -> Stopped {
         self.stop.request(budget);
         let Some(ended) = self.ended.take() else { return Stopped::Abandoned };
-        match tokio::time::timeout(budget + FAREWELL, ended).await {
+        match tokio::time::timeout(budget.saturating_add(FAREWELL), ended).await {
             Ok(Ok(())) => Stopped::Clean,
             Ok(Err(_)) => Stopped::Abandoned,
             Err(_) => {
@@ -149,7 +157,7 @@ struct Stop(Mutex<Option<Instant>>);
 
 impl Stop {
     fn request(&self, budget: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Instant::now() + budget);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| after(budget));
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -164,7 +172,9 @@ const WHILE_PAUSED: Duration = Duration::from_millis(5);
 const BURST: usize = 256;
 /// After this an unanswered commit is given up; the next interval sends the newest positions.
 const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_secs(3);
+/// How long looks at the brokers may keep the thread from polling, each time.
+const LOOK: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
 struct Poller {
@@ -173,7 +183,10 @@ struct Poller {
     settings: Settings,
     stop: Arc<Stop>,
     next_commit: Instant,
-    next_look: Instant,
+    topics: Vec<String>,
+    later: gaps::Later,
+    /// Since when some topic is said to be unknown, when to ask again, and librdkafka's words.
+    missing: Option<(Instant, Instant, String)>,
     trouble: Sparing,
 }
 
@@ -184,10 +197,18 @@ struct Sent {
 }
 
 impl Poller {
-    fn new(consumer: BaseConsumer<Membership>, settings: Settings, stop: Arc<Stop>) -> Self {
-        let now = Instant::now();
-        let trouble = Sparing::new(Duration::from_secs(30));
-        Self { commit: None, consumer, settings, stop, next_commit: now, next_look: now, trouble }
+    fn new(consumer: BaseConsumer<Membership>, settings: Settings, topics: &[String], stop: Arc<Stop>) -> Self {
+        Self {
+            commit: None,
+            consumer,
+            settings,
+            stop,
+            next_commit: Instant::now(),
+            topics: topics.to_vec(),
+            later: gaps::Later::default(),
+            missing: None,
+            trouble: Sparing::new(Duration::from_secs(30)),
+        }
     }
 
     fn run(mut self) {
@@ -198,6 +219,7 @@ impl Poller {
             self.receive();
             self.membership().intake.polled();
             self.look_for_gaps();
+            self.look_for_missing();
             self.relieve();
             self.commit_settled();
         };
@@ -208,12 +230,14 @@ impl Poller {
         self.consumer.context()
     }
 
-    fn receive(&self) {
+    fn receive(&mut self) {
         let mut wait = if self.membership().state().paused.is_empty() { IDLE } else { WHILE_PAUSED };
         for _ in 0..BURST {
             match self.consumer.poll(wait) {
                 Some(Ok(message)) => self.accept(self.copy(&message)),
-                Some(Err(error)) => self.trouble(&error),
+                Some(Err(error)) => {
+                    self.trouble(&error);
+                }
                 None => break,
             }
             wait = Duration::ZERO;
@@ -275,39 +299,90 @@ impl Poller {
         }
     }
 
-    /// Compares what was assigned or reset with the log's start, then hands over what was held meanwhile.
+    /// Compares what was assigned or reset with the log's start, and hands over what was held
+    /// meanwhile; what cannot be looked at waits alone.
     fn look_for_gaps(&mut self) {
-        let unchecked: BTreeMap<Partition, Option<i64>> = {
-            let state = self.membership().state();
-            if state.unchecked.is_empty() || state.halted || Instant::now() < self.next_look {
+        let mut due: Vec<(Partition, Option<i64>)> = {
+            let state = self.consumer.context().state();
+            if state.unchecked.is_empty() || state.halted {
                 return;
             }
-            state.unchecked.iter().map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
+            self.later.keep(&state.unchecked);
+            let due = state.unchecked.iter().filter(|partition| self.later.due(partition));
+            due.map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
         };
-        match gaps::find(&self.consumer, &unchecked, LOOK) {
-            Ok(gaps) if gaps.is_empty() => self.release(unchecked),
-            Ok(gaps) if self.settings.on_gap == OnGap::Report => {
-                error!("messages lost: {}", gaps::sentence(&gaps));
-                self.release(unchecked);
-            }
-            Ok(gaps) => self.fail(format!("messages lost: {}", gaps::sentence(&gaps))),
-            Err(error) if gaps::is_passing(&error) => {
-                self.next_look = Instant::now() + Duration::from_secs(1);
-                if self.trouble.due() {
-                    warn!(%error, "cannot compare the committed offsets with the log yet; no message is handed over before");
+        if due.is_empty() {
+            return;
+        }
+        due.sort_by_key(|(partition, _)| self.later.times(partition));
+        let (mut checked, mut lost) = (Vec::new(), Vec::new());
+        for (partition, found) in gaps::find(&self.consumer, due, LOOK) {
+            match found {
+                Ok(gap) => {
+                    lost.extend(gap);
+                    checked.push(partition);
                 }
-                let _ = self.consumer.pause(&list(unchecked.keys()));
+                Err(error) => self.look_again(&partition, &error),
             }
-            Err(error) => self.fail(format!("cannot read the group's offsets: {error}")),
+        }
+        if !lost.is_empty() {
+            let text = format!("messages lost: {}", gaps::sentence(&lost));
+            if self.settings.on_gap == OnGap::Stop {
+                return self.fail(text);
+            }
+            error!("{text}");
+        }
+        self.release(checked);
+    }
+
+    fn look_again(&mut self, partition: &Partition, error: &KafkaError) {
+        let Partition { topic, number } = partition;
+        let failing = self.later.put_off(partition);
+        let advice = match gaps::fault(error) {
+            Fault::Missing if failing < self.settings.missing_budget => None,
+            Fault::Missing => Some(faults::MISSING),
+            Fault::Lasting(advice) => Some(advice),
+            Fault::Nothing | Fault::Passing | Fault::Slept => None,
+        };
+        if let Some(advice) = advice {
+            return self.fail(format!(
+                "topic {topic}, partition {number}: the group's offset cannot be compared with the log: {error}: {advice}"
+            ));
+        }
+        if self.trouble.due() {
+            warn!(%error, %topic, partition = number, "cannot compare the committed offset with the log yet; no message of the partition is handed over before");
+        }
+        // Whatever it fetches meanwhile would be held in memory.
+        let _ = self.consumer.pause(&list([partition]));
+    }
+
+    /// librdkafka names an unknown topic once; whether it is back, the brokers have to be asked.
+    fn look_for_missing(&mut self) {
+        let Some((since, next, text)) = self.missing.take() else { return };
+        let now = Instant::now();
+        if now < next || since.elapsed() < self.settings.missing_budget {
+            self.missing = Some((since, next, text));
+            return;
+        }
+        let answers: Vec<(&String, Fault)> =
+            self.topics.iter().map(|topic| (topic, missing(&self.consumer, topic, LOOK))).collect();
+        if let Some((topic, _)) = answers.iter().find(|(_, fault)| *fault == Fault::Missing) {
+            return self.fail(format!("topic {topic}: {text}: {}", faults::MISSING));
+        }
+        if answers.iter().any(|(_, fault)| *fault != Fault::Nothing) {
+            self.missing = Some((since, now + BETWEEN_LOOKS, text));
         }
     }
 
-    fn release(&self, checked: BTreeMap<Partition, Option<i64>>) {
+    fn release(&self, checked: Vec<Partition>) {
+        if checked.is_empty() {
+            return;
+        }
         let (held, running) = {
             let mut state = self.membership().state();
-            state.unchecked.retain(|partition| !checked.contains_key(partition));
+            checked.iter().for_each(|partition| _ = state.unchecked.remove(partition));
             let running: Vec<Partition> =
-                checked.into_keys().filter(|partition| !state.paused.contains(partition)).collect();
+                checked.into_iter().filter(|partition| !state.paused.contains(partition)).collect();
             (std::mem::take(&mut state.held), running)
         };
         self.resume(&running);
@@ -325,7 +400,7 @@ impl Poller {
         if Instant::now() < self.next_commit {
             return;
         }
-        self.next_commit = Instant::now() + self.settings.commit_interval;
+        self.next_commit = after(self.settings.commit_interval);
         let settled = self.membership().intake.settled();
         let (positions, rebalances): (Vec<Position>, u64) = {
             let state = self.membership().state();
@@ -350,7 +425,7 @@ impl Poller {
         }
     }
 
-    fn trouble(&self, error: &KafkaError) {
+    fn trouble(&mut self, error: &KafkaError) {
         let said = std::mem::take(&mut self.membership().state().said);
         let text = if said.is_empty() { error.to_string() } else { said };
         match faults::of_poll(error) {
@@ -362,6 +437,11 @@ impl Poller {
                 warn!("Kafka: {text}; going on (the same is not said again for 30 s)")
             }
             Fault::Passing => {}
+            Fault::Missing => {
+                warn!("Kafka: {text}; going on for now, brokers say so while they restart");
+                let now = Instant::now();
+                self.missing.get_or_insert((now, now, text));
+            }
             Fault::Lasting(advice) => {
                 self.fail(format!("{text}: {advice} ({})", self.membership().state().positions()))
             }
@@ -392,5 +472,16 @@ impl Poller {
         let began = Instant::now();
         drop(self);
         info!(took = ?began.elapsed(), "left the consumer group");
+    }
+}
+
+/// Whether the brokers know a topic.
+fn missing(consumer: &BaseConsumer<Membership>, topic: &str, timeout: Duration) -> Fault {
+    match consumer.fetch_metadata(Some(topic), timeout) {
+        Ok(answer) => match answer.topics().first().and_then(|topic| topic.error()) {
+            Some(code) => faults::of_poll(&KafkaError::Global(code.into())),
+            None => Fault::Nothing,
+        },
+        Err(_) => Fault::Passing,
     }
 }

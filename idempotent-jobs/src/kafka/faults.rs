@@ -11,6 +11,8 @@ pub(super) enum Fault {
     Passing,
     /// The group took the partitions away since nothing polled; polling on rejoins.
     Slept,
+    /// A topic or partition is not known: brokers say so for a moment when they restart, too.
+    Missing,
     /// It stays until somebody changes something: what to do.
     Lasting(&'static str),
 }
@@ -25,6 +27,9 @@ pub(super) fn of_poll(error: &KafkaError) -> Fault {
         _ => Fault::Passing,
     }
 }
+
+/// What to do about a topic or partition that stays unknown.
+pub(super) const MISSING: &str = "create the topic; it is never created by reading it";
 
 /// What librdkafka says of records that it cannot read. It goes on behind some of them, so that
 /// going on too would commit an offset past a message nobody has seen.
@@ -59,7 +64,7 @@ fn of_code(code: Code) -> Fault {
         Code::Authentication | Code::SaslAuthenticationFailed => {
             "the brokers do not accept these credentials: check `security.protocol` and the `sasl.…` properties"
         }
-        Code::UnknownTopic | Code::UnknownTopicOrPartition => "create the topic; it is never created by reading it",
+        Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicOrPartition => return Fault::Missing,
         Code::TopicAuthorizationFailed => "allow this user to read the topic",
         Code::GroupAuthorizationFailed => "allow this user to read with this group",
         Code::InvalidSessionTimeout => {

@@ -5,15 +5,16 @@
 //! before a further message is accepted. A transaction's end marker looks like a message here: a
 //! log that was deleted to its end behind one is taken for a gap of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 
 use super::Partition;
+use super::faults::Fault;
 use super::membership::list;
 
 /// A span of a partition that nobody can read any more.
@@ -37,44 +38,105 @@ impl fmt::Display for Gap {
     }
 }
 
-/// The gaps among partitions, each with its next offset if it is known; else the group's
-/// committed one counts. Waits up to `timeout` for each answer.
+/// What a look at one partition found: no gap, a gap, or that the brokers cannot be asked.
+pub(super) type Found = KafkaResult<Option<Gap>>;
+
+const AT_LEAST: Duration = Duration::from_millis(100);
+
+/// Looks for gaps in partitions, each with its next offset if it is known; else the group's
+/// committed one counts. Takes about `budget`: partitions it has no time for are left out, but
+/// never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    partitions: &BTreeMap<Partition, Option<i64>>,
-    timeout: Duration,
-) -> KafkaResult<Vec<Gap>> {
-    let unknown: Vec<&Partition> =
-        partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition).collect();
-    let mut positions: Vec<(Partition, i64)> =
-        partitions.iter().filter_map(|(partition, next)| Some((partition.clone(), (*next)?))).collect();
-    if !unknown.is_empty() {
-        positions.extend(committed(consumer, &unknown, timeout)?);
+    partitions: Vec<(Partition, Option<i64>)>,
+    budget: Duration,
+) -> Vec<(Partition, Found)> {
+    let deadline = Instant::now() + budget;
+    let unknown = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition);
+    let mut committed = committed(consumer, unknown, budget);
+    let mut found = Vec::new();
+    let mut looked = false;
+    for (partition, next) in partitions {
+        let next = match next {
+            Some(next) => Ok(Some(next)),
+            None => match &mut committed {
+                Ok(offsets) => offsets.remove(&partition).unwrap_or(Ok(None)),
+                Err(error) => Err(error.clone()),
+            },
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let result = match next {
+            Ok(Some(_)) if left.is_zero() && looked => continue,
+            Ok(Some(next)) => look(consumer, &partition, next, left.max(AT_LEAST)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        looked = true;
+        found.push((partition, result));
     }
-    let mut gaps = Vec::new();
-    for (partition, next) in positions {
-        let (start, _) = consumer.fetch_watermarks(&partition.topic, partition.number, timeout)?;
-        if next < start {
-            gaps.push(Gap { partition, next, start });
-        }
-    }
-    Ok(gaps)
+    found
 }
 
-fn committed<C: ConsumerContext>(
+fn look<C: ConsumerContext>(consumer: &BaseConsumer<C>, partition: &Partition, next: i64, timeout: Duration) -> Found {
+    let (start, _) = consumer.fetch_watermarks(&partition.topic, partition.number, timeout)?;
+    Ok((next < start).then(|| Gap { partition: partition.clone(), next, start }))
+}
+
+/// The committed offset of each partition, if it has one.
+fn committed<'a, C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    partitions: &[&Partition],
+    partitions: impl Iterator<Item = &'a Partition>,
     timeout: Duration,
-) -> KafkaResult<Vec<(Partition, i64)>> {
-    let answer = consumer.committed_offsets(list(partitions.iter().copied()), timeout)?;
-    let mut offsets = Vec::new();
-    for element in answer.elements() {
-        element.error()?;
-        if let Offset::Offset(offset) = element.offset() {
-            offsets.push((Partition { topic: element.topic().into(), number: element.partition() }, offset));
-        }
+) -> KafkaResult<BTreeMap<Partition, KafkaResult<Option<i64>>>> {
+    let wanted = list(partitions);
+    if wanted.count() == 0 {
+        return Ok(BTreeMap::new());
     }
-    Ok(offsets)
+    let answer = consumer.committed_offsets(wanted, timeout)?;
+    let offsets = answer.elements().into_iter().map(|element| {
+        let offset = element.error().map(|()| match element.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        });
+        (Partition { topic: element.topic().into(), number: element.partition() }, offset)
+    });
+    Ok(offsets.collect())
+}
+
+/// When partitions that could not be looked at are looked at again: an unreachable one must not
+/// hold up the others, nor the polling, for long.
+#[derive(Default)]
+pub(super) struct Later(BTreeMap<Partition, Retry>);
+
+struct Retry {
+    first: Instant,
+    times: u32,
+    next: Instant,
+}
+
+impl Later {
+    /// Forgets what needs no look any more.
+    pub(super) fn keep(&mut self, wanted: &BTreeSet<Partition>) {
+        self.0.retain(|partition, _| wanted.contains(partition));
+    }
+
+    pub(super) fn due(&self, partition: &Partition) -> bool {
+        self.0.get(partition).is_none_or(|retry| retry.next <= Instant::now())
+    }
+
+    /// How often a look at it failed.
+    pub(super) fn times(&self, partition: &Partition) -> u32 {
+        self.0.get(partition).map_or(0, |retry| retry.times)
+    }
+
+    /// Puts a partition off, for longer each time; returns for how long it has failed.
+    pub(super) fn put_off(&mut self, partition: &Partition) -> Duration {
+        let now = Instant::now();
+        let retry = self.0.entry(partition.clone()).or_insert(Retry { first: now, times: 0, next: now });
+        retry.times = retry.times.saturating_add(1);
+        retry.next = now + Duration::from_secs(1 << retry.times.min(4).saturating_sub(1));
+        now - retry.first
+    }
 }
 
 /// One sentence for all of them.
@@ -82,10 +144,32 @@ pub(super) fn sentence(gaps: &[Gap]) -> String {
     gaps.iter().map(Gap::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a failed look says only that the brokers cannot be asked now.
-pub(super) fn is_passing(error: &KafkaError) -> bool {
+/// What a failed look means.
+pub(super) fn fault(error: &KafkaError) -> Fault {
     super::faults::of_poll(&match error {
         KafkaError::MetadataFetch(code) | KafkaError::OffsetFetch(code) => KafkaError::Global(*code),
         other => other.clone(),
-    }) == super::faults::Fault::Passing
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_put_off_for_longer_each_time_and_the_others_are_not() {
+        let (bad, good) = (Partition { topic: "t".into(), number: 0 }, Partition { topic: "t".into(), number: 1 });
+        let mut later = Later::default();
+        let waits: Vec<u64> = (0..6)
+            .map(|_| {
+                later.put_off(&bad);
+                let wait = later.0[&bad].next - Instant::now();
+                wait.as_secs_f64().round() as u64
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 8, 8]);
+        assert!(!later.due(&bad) && later.due(&good));
+        later.keep(&BTreeSet::from([good]));
+        assert!(later.due(&bad), "assigned again, it is looked at again");
+    }
 }

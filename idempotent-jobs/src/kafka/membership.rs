@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metrics::counter;
 use rdkafka::config::RDKafkaLogLevel;
@@ -17,7 +17,7 @@ use rdkafka::{ClientContext, TopicPartitionList};
 use tracing::{debug, info, warn};
 
 use super::native::Commit;
-use super::{Intake, Partition, Position, faults, log};
+use super::{Intake, Partition, Position, after, faults, log};
 use crate::message::Message;
 use crate::telemetry;
 
@@ -144,7 +144,7 @@ impl Membership {
             warn!(partitions = %Listed(partitions), "partitions lost: another member may own them already");
             return self.intake.lost(partitions);
         }
-        let positions = self.intake.revoked(partitions, Instant::now() + self.revoke_budget);
+        let positions = self.intake.revoked(partitions, after(self.revoke_budget));
         info!(partitions = %Listed(partitions), "partitions revoked");
         commit_and_wait(consumer, positions);
     }

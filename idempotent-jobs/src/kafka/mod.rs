@@ -17,7 +17,7 @@ mod properties;
 mod send_error;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use self::checks::{Topics, check, committed};
 pub use self::consumer::{Consumer, ConsumerHandle, OnGap, Settings, Stopped};
@@ -27,6 +27,13 @@ pub use self::send_error::{SendError, SendErrorKind};
 
 use crate::error::Error;
 use crate::message::Message;
+
+/// When `budget` will have passed; one too long for the clock is as good as for ever.
+fn after(budget: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+    let now = Instant::now();
+    now.checked_add(budget.min(FOR_EVER)).unwrap_or(now)
+}
 
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use super::log::{self, Sparing};
 use super::send_error::{SendError, SendErrorKind, kind_of};
-use super::{Properties, native};
+use super::{Properties, after, native};
 use crate::key::{KeyValue, outgoing};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
 use crate::outgoing::JobMessage;
@@ -123,7 +123,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// How long a delivery may take, retries included; 30 s unless set here or as `message.timeout.ms`.
+    /// How long a delivery may take, retries included, in whole milliseconds; 30 s unless set
+    /// here or as `message.timeout.ms`. Zero is refused.
     pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
         self.delivery_timeout = Some(timeout);
         self
@@ -190,7 +191,6 @@ impl Waiting {
         if self.records.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.none.notify_waiters();
         }
-        self.room.notify_one();
     }
 }
 
@@ -237,7 +237,7 @@ impl Producer {
 
     /// Queues the record, waiting for room until the deadline.
     async fn enqueue(&self, record: &Record) -> Result<oneshot::Receiver<Report>, KafkaError> {
-        let deadline = Instant::now() + self.inner.queue_timeout;
+        let deadline = Instant::from_std(after(self.inner.queue_timeout));
         loop {
             let room = self.inner.waiting.room.notified();
             match self.inner.offer(record) {
@@ -256,7 +256,7 @@ impl Producer {
     /// # Errors
     /// How many are unconfirmed still.
     pub async fn flush(&self, budget: Duration) -> Result<(), Undelivered> {
-        let deadline = Instant::now() + budget;
+        let deadline = Instant::from_std(after(budget));
         loop {
             let mut none = std::pin::pin!(self.inner.waiting.none.notified());
             none.as_mut().enable();
@@ -295,7 +295,7 @@ impl Inner {
         base.payload = record.payload.as_deref();
         self.waiting.add();
         self.client.send(base).map(|()| receiver).map_err(|(error, _)| {
-            self.waiting.records.fetch_sub(1, Ordering::SeqCst);
+            self.waiting.remove();
             error
         })
     }
@@ -344,5 +344,6 @@ impl ProducerContext for Reports {
         // Nobody waits when the future was dropped.
         let _ = answer.send(report);
         self.waiting.remove();
+        self.waiting.room.notify_one();
     }
 }

@@ -23,7 +23,8 @@ use rdkafka::types::RDKafkaConfRes;
 /// `heartbeat.interval.ms=2000`. Memory: at most 16 MiB are fetched ahead
 /// (`queued.max.messages.kbytes`), 1,000 messages a partition (`queued.min.messages`), 256 KiB a
 /// partition and 8 MiB in one answer (`fetch.message.max.bytes`, `fetch.max.bytes`); the producer
-/// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`).
+/// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`),
+/// and places keys as Kafka's Java clients do (`partitioner=murmur2_random`).
 #[derive(Clone, Default)]
 pub struct Properties {
     brokers: String,
@@ -37,7 +38,7 @@ pub struct Properties {
 const OPTIONS: &[(&str, &str)] = &[
     ("bootstrap.servers", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
     ("metadata.broker.list", "give the brokers with `KAFKA_BROKERS` or `.brokers(…)`"),
-    ("group.id", "give the group with `KAFKA_GROUP_ID` or `.group(…)`"),
+    ("group.id", "give the group with `KAFKA_GROUP_ID` or `.group_id(…)`"),
     ("transactional.id", "Kafka's transactions are not used here: the dedup key makes the effect single"),
     ("delivery.report.only.error", "every send waits for its delivery report: leave it out"),
     ("test.mock.num.brokers", "an in-process broker is chosen with `embedded::Broker`, never by a property"),
@@ -72,7 +73,12 @@ const CLASSIC: &[(&str, &str)] = &[
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "2000"),
 ];
-const PRODUCER: &[(&str, &str)] = &[("queue.buffering.max.kbytes", "65536"), ("message.timeout.ms", "30000")];
+const PRODUCER: &[(&str, &str)] = &[
+    ("queue.buffering.max.kbytes", "65536"),
+    ("message.timeout.ms", "30000"),
+    // As Kafka's own clients do: one entity's records lie in one partition, whoever sends them.
+    ("partitioner", "murmur2_random"),
+];
 
 /// A default gives way to any of its names.
 const ALIASES: &[(&str, &str)] =
@@ -143,7 +149,7 @@ impl Properties {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.producer_problems();
         if self.group.as_deref().is_none_or(str::is_empty) {
-            problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group(…)`".to_owned());
+            problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group_id(…)`".to_owned());
         }
         problems.extend(self.protocol_problems());
         problems
@@ -190,10 +196,16 @@ impl Properties {
 
     /// What a producer is made from; `timeout` bounds a delivery, unless a property does.
     pub(super) fn producer(&self, timeout: Option<Duration>) -> Result<ClientConfig, Vec<String>> {
-        refuse(self.producer_problems())?;
+        let mut problems = self.producer_problems();
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            problems.push(
+                "the delivery timeout is 0, and no record could be delivered in time: give at least 1 ms".to_owned(),
+            );
+        }
+        refuse(problems)?;
         let mut config = self.with_defaults(&[COMMON, PRODUCER]);
         if let Some(timeout) = timeout {
-            config.remove("delivery.timeout.ms").set("message.timeout.ms", timeout.as_millis().to_string());
+            config.remove("delivery.timeout.ms").set("message.timeout.ms", millis(timeout).to_string());
         }
         config.remove("request.required.acks").set("enable.idempotence", "true").set("acks", "all");
         for (name, ..) in FORCED.iter().filter(|(name, ..)| name.contains("auto")) {
@@ -226,6 +238,11 @@ impl fmt::Debug for Properties {
             self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
         f.debug_map().entry(&"brokers", &self.brokers).entry(&"group", &self.group).entries(shown).finish()
     }
+}
+
+/// As librdkafka takes it, to which 0 means no end.
+fn millis(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
 fn refuse(problems: Vec<String>) -> Result<(), Vec<String>> {

@@ -1,10 +1,10 @@
 use std::ffi::{CStr, CString};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use idempotent_jobs::__private::kafka::{Consumer, OnGap, Record, Settings, Stopped};
+use idempotent_jobs::__private::kafka::{Consumer, OnGap, Properties, Record, Settings, Stopped};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::recorder::{Recorder, embedded, place};
+use crate::recorder::{Log, Place, Recorder, embedded, place};
 
 const BUDGET: Duration = Duration::from_secs(5);
 
@@ -168,17 +168,88 @@ async fn messages_deleted_while_the_reader_lags_stop_the_worker_too() {
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
 }
 
+/// librdkafka may go on behind such a record; nothing behind it may be accepted or committed.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_stops_the_worker() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    place.send(&producer, 0, 3).await;
+    recorder.wait("the messages", |log| log.handled.len() == 3);
+    let errors = &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_MSG];
+    place.broker().with(|cluster| cluster.request_errors(RDKafkaApiKey::Fetch, errors)).unwrap();
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    place.send(&producer, 3, 6).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    recorder.read(|log| {
+        assert!(log.failed[0].contains("damaged") && log.failed[0].contains("orders/0 next 3"), "{:?}", log.failed);
+        assert_eq!(log.accepted.len(), 3);
+    });
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&place.member(), 1)[&0], 3);
+}
+
 #[tokio::test]
 async fn a_topic_that_is_missing_fails_with_advice() {
     let place = embedded(1);
     let recorder = Recorder::prompt();
     let properties = place.member().set("topic.metadata.propagation.max.ms", "0");
-    let consumer = Consumer::start(&properties, &["nowhere".to_owned()], recorder.clone()).unwrap();
+    let mut settings = Settings::default();
+    settings.missing_budget = Duration::from_secs(2);
+    let began = Instant::now();
+    let consumer = Consumer::start_with(settings, &properties, &["nowhere".to_owned()], recorder.clone()).unwrap();
     recorder.wait("the failure", |log| !log.failed.is_empty());
+    assert!(began.elapsed() > Duration::from_secs(2), "brokers that restart say the same for a while");
     recorder.read(|log| {
         assert!(log.failed[0].contains("nowhere") && log.failed[0].contains("create the topic"), "{:?}", log.failed)
     });
     assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// A partition that cannot be looked at holds up itself, and no other: the brokers answer so for
+/// a moment when they restart.
+#[tokio::test]
+async fn a_partition_that_is_unknown_for_a_moment_holds_up_no_other() {
+    let place = embedded(3);
+    let producer = place.producer();
+    let properties = read_and_unknown(&place, 2).await;
+    place.send(&producer, 60, 120).await;
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&properties, &recorder);
+    let others = |log: &Log| log.handled.iter().filter(|(partition, _)| partition.number > 0).count();
+    let first = |log: &Log| log.handled.iter().filter(|(partition, _)| partition.number == 0).count();
+    recorder.wait("the others", |log| others(log) > 0);
+    assert_eq!(recorder.read(|log| first(log)), 0);
+    recorder.wait("all", |log| first(log) > 0 && first(log) + others(log) == 60);
+    recorder.read(|log| assert!(log.failed.is_empty(), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+#[tokio::test]
+async fn a_partition_that_stays_unknown_stops_the_worker_with_its_name() {
+    let place = embedded(1);
+    let properties = read_and_unknown(&place, 20).await;
+    let recorder = Recorder::prompt();
+    let mut settings = Settings::default();
+    settings.missing_budget = Duration::from_millis(500);
+    let consumer = place.join_with(settings, &properties, &recorder);
+    recorder.wait("the failure", |log| !log.failed.is_empty());
+    recorder.read(|log| assert!(log.failed[0].contains("topic orders, partition 0"), "{:?}", log.failed));
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+/// The group has read 60 messages; the next looks at the log's ends find a partition unknown.
+async fn read_and_unknown(place: &Place, times: usize) -> Properties {
+    let properties = place.member();
+    place.send(&place.producer(), 0, 60).await;
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&properties, &recorder);
+    recorder.wait("everything", |log| log.handled.len() == 60);
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    let errors = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; times];
+    place.broker().with(move |cluster| cluster.request_errors(RDKafkaApiKey::ListOffsets, &errors)).unwrap();
+    properties
 }
 
 /// Only a broker that has a minimum can tell.

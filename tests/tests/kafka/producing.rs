@@ -28,6 +28,17 @@ async fn a_send_returns_where_the_record_lies() {
     assert_eq!(producer.close(BUDGET).await, Ok(()));
 }
 
+/// The hashes are those of Kafka's own tests of `Utils.murmur2`.
+#[tokio::test]
+async fn keys_lie_where_kafkas_own_clients_put_them() {
+    let place = embedded(12);
+    let producer = place.producer();
+    for (key, hash) in [("21", -973_932_308), ("foobar", -790_332_482), ("a-little-bit-long-string", -985_981_536)] {
+        let delivery = producer.send_record(place.record(key, "{}")).await.unwrap();
+        assert_eq!(delivery.partition, (hash & i32::MAX) % 12, "{key}");
+    }
+}
+
 #[derive(serde::Serialize)]
 struct Charge {
     order_id: u64,
@@ -151,6 +162,38 @@ async fn prod_05_what_the_broker_refuses_is_not_in_the_log() {
     assert!(!error.maybe_delivered(), "{error}");
     let large = place.record("k", &"x".repeat(2_000_000));
     assert_eq!(producer.send_record(large).await.unwrap_err().kind(), SendErrorKind::TooLarge);
+}
+
+/// librdkafka takes 0 for no end.
+#[tokio::test]
+async fn a_delivery_timeout_below_a_millisecond_ends_all_the_same() {
+    let place = embedded(1);
+    let build = |timeout| Producer::builder().brokers("127.0.0.1:1").delivery_timeout(timeout).build();
+    let producer = build(Duration::from_micros(1)).unwrap();
+    let send = producer.send_record(place.record("k", "{}"));
+    assert!(tokio::time::timeout(BUDGET, send).await.expect("it ends").is_err());
+    assert!(build(Duration::ZERO).unwrap_err()[0].contains("delivery timeout"));
+    build(Duration::MAX).unwrap();
+}
+
+/// A record that was refused counts no more, and who waits hears of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prod_02_flush_ends_beside_records_that_are_refused() {
+    let place = embedded(1);
+    let producer = place.producer();
+    let large = place.record("k", &"x".repeat(2_000_000));
+    let refused = tokio::spawn({
+        let producer = producer.clone();
+        async move {
+            for _ in 0..200 {
+                assert_eq!(producer.send_record(large.clone()).await.unwrap_err().kind(), SendErrorKind::TooLarge);
+            }
+        }
+    });
+    while !refused.is_finished() {
+        assert_eq!(producer.flush(Duration::from_secs(2)).await, Ok(()));
+    }
+    refused.await.unwrap();
 }
 
 #[tokio::test]

@@ -88,7 +88,15 @@ async fn con_13_a_partition_paused_before_a_rebalance_is_read_after_it() {
         staying.wait("full and paused", |log| {
             log.lanes.len() == 2 && log.lanes.values().any(|lane| lane.queue.len() >= 4)
         });
-        let before = staying.read(|log| log.assignments);
+        // Without a pause everything would have come by now.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let sent = (round + 1) * 60;
+        let before = staying.read(|log| {
+            let accepted = log.accepted.iter().map(|message| &message.coordinates);
+            let accepted: BTreeSet<_> = accepted.map(|at| (at.partition, at.offset)).collect();
+            assert!(accepted.len() < sent, "paused, {} of {sent} have come", accepted.len());
+            log.assignments
+        });
         let coming = Recorder::patient(4);
         let guest = place.join(&properties, &coming);
         coming.wait("a partition", |log| !log.lanes.is_empty());

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use idempotent_jobs::__private::kafka::{Properties, Stopped};
+use idempotent_jobs::__private::kafka::{Producer, Properties, Settings, Stopped};
 
 use crate::recorder::{Recorder, embedded, place};
 
@@ -44,6 +44,21 @@ async fn shut_02_stop_ends_when_the_broker_died_with_work_to_commit() {
     let _ = consumer.stop(BUDGET).await;
     assert!(began.elapsed() < BUDGET + Duration::from_secs(12), "{:?}", began.elapsed());
     recorder.read(|log| assert!(log.failed.is_empty(), "an outage is not a failure: {:?}", log.failed));
+}
+
+#[tokio::test]
+async fn shut_02_a_budget_without_end_is_one() {
+    let place = embedded(1);
+    let producer = Producer::builder().brokers(&place.servers).queue_timeout(Duration::MAX).build().unwrap();
+    producer.send_record(place.record("k", "{}")).await.unwrap();
+    assert_eq!(producer.close(Duration::MAX).await, Ok(()));
+    let recorder = Recorder::prompt();
+    let mut settings = Settings::default();
+    settings.revoke_budget = Duration::MAX;
+    let consumer = place.join_with(settings, &place.member(), &recorder);
+    recorder.wait("the message", |log| log.handled.len() == 1);
+    assert_eq!(consumer.stop(Duration::MAX).await, Stopped::Clean);
+    recorder.read(|log| assert!(log.failed.is_empty(), "{:?}", log.failed));
 }
 
 #[tokio::test]
