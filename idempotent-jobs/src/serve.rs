@@ -214,6 +214,7 @@ async fn consume<S: Store>(
         workers.spawn(work(Arc::clone(&engine)));
     }
     tokio::select! {
+        biased;
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),

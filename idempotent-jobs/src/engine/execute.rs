@@ -66,6 +66,10 @@ pub(super) async fn attempt<S: Store>(
     let context = engine.context(message, prepared.key, attempt);
     let running = AssertUnwindSafe(job.run(&mut tx, prepared.payload, &context)).catch_unwind();
     match timeout_at(ends, running).await {
+        // A handler that blocked its thread could not be stopped in time.
+        Ok(Ok(Ok(()))) if Instant::now() >= ends => {
+            Failure::lasting(format!("the handler blocked its thread beyond the timeout of {:?}", spec.timeout)).into()
+        }
         Ok(Ok(Ok(()))) => {
             engine.probe.reached(Point::Handled, &message.coordinates);
             let left = ends.saturating_duration_since(Instant::now());

@@ -145,9 +145,11 @@ impl<DB: Dialect> Notes<DB> {
     }
 
     /// Whether a transaction that is no longer there was ended by the handler, and not by the
-    /// failure of a statement: only the bare connection lets an ending statement through.
+    /// failure of a statement: only the bare connection lets an ending statement through. Outside
+    /// its transaction a session may not write, so that is what the first error then says.
     pub(super) fn ended_by_handler(&self) -> bool {
-        self.lent || self.first_error.is_none()
+        let outside = |error: &String| error.starts_with("25006") || error.starts_with("25P01");
+        self.lent || self.first_error.as_ref().is_none_or(outside)
     }
 }
 

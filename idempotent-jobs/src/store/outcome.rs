@@ -16,17 +16,17 @@ pub struct Stored {
 
 /// Judges a claim by the row in its way.
 ///
-/// The same message is a duplicate whatever its fingerprint: it cannot contradict itself.
+/// The coordinates decide only where fingerprints cannot be compared. A message does not change,
+/// so another fingerprint of the same scheme at the same coordinates is another message: its
+/// topic was made anew.
 pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
     let same_message = stored.group == claim.group
         && stored.topic == *claim.at.topic
         && stored.partition == claim.at.partition
         && stored.offset == claim.at.offset;
-    if same_message {
-        return Claimed::Duplicate;
-    }
     match compare((&claim.fingerprint, claim.scheme), (&stored.fingerprint, &stored.scheme)) {
         Comparison::Same => Claimed::Duplicate,
+        Comparison::Incomparable if same_message => Claimed::Duplicate,
         Comparison::Incomparable => Claimed::Unverified,
         Comparison::Different => {
             Claimed::Conflict { topic: stored.topic, partition: stored.partition, offset: stored.offset }
@@ -63,10 +63,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_message_is_a_duplicate_whatever_its_fingerprint() {
+    fn the_same_message_is_a_duplicate_also_when_compare_has_changed() {
         assert_eq!(judged(stored(1, "v1", 5)), Claimed::Duplicate);
-        assert_eq!(judged(stored(2, "v1", 5)), Claimed::Duplicate);
         assert_eq!(judged(stored(2, "v1:a", 5)), Claimed::Duplicate);
+    }
+
+    #[test]
+    fn ded_02_other_content_at_the_same_coordinates_of_a_topic_made_anew_is_a_conflict() {
+        assert!(matches!(judged(stored(2, "v1", 5)), Claimed::Conflict { .. }));
     }
 
     #[test]

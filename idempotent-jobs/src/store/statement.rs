@@ -96,6 +96,7 @@ fn leaves_state(statement: &[Token], syntax: Syntax) -> bool {
                 || STARTS.iter().any(|word| is(0, word))
                 || follows(statement, "INTO", temporary)
                 || follows(statement, "WITH", |token| token.is("HOLD"))
+                || statement.iter().any(|token| token.is("PG_TEMP"))
                 || calls_for_session(statement)
         }
     }
@@ -199,7 +200,7 @@ impl Iterator for Scanner<'_> {
         let first = self.rest.chars().next()?;
         let escapes = self.syntax == Syntax::Postgres && is_escape_string(self.rest);
         let token = match (first, self.syntax) {
-            _ if escapes => self.quoted(2, '\'', true),
+            _ if escapes => self.escaped(),
             ('\'', _) => self.quoted(1, '\'', false),
             ('"', _) => self.quoted(1, '"', false),
             ('`', Syntax::Sqlite) => self.quoted(1, '`', false),
@@ -208,7 +209,7 @@ impl Iterator for Scanner<'_> {
                 Some(tag) => self.until(&tag, tag.len()),
                 None => self.mark(first),
             },
-            _ if first.is_alphabetic() || first == '_' => self.word(),
+            _ if in_name(first) && !first.is_ascii_digit() => self.word(),
             _ => self.mark(first),
         };
         Some(token)
@@ -222,10 +223,25 @@ impl Scanner<'_> {
     }
 
     fn word(&mut self) -> Token {
-        let end = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| !(in_name(c) || c == '$')).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         Token::Word(word.to_ascii_uppercase())
+    }
+
+    /// A literal with escapes. It goes on in another one on a later line, as the standard has it.
+    fn escaped(&mut self) -> Token {
+        let mut opening = 2;
+        loop {
+            self.quoted(opening, '\'', true);
+            let behind = self.rest;
+            self.skip_blank();
+            let between = &behind[..behind.len() - self.rest.len()];
+            if !(between.contains(['\n', '\r']) && self.rest.starts_with('\'')) {
+                return Token::Quoted;
+            }
+            opening = 1;
+        }
     }
 
     /// A literal that opens with `skip` bytes and ends at `quote`; doubled, the quote is part of it.
@@ -257,8 +273,8 @@ impl Scanner<'_> {
 
     fn skip_blank(&mut self) {
         loop {
-            // SQLite takes a byte order mark for blank.
-            let trimmed = self.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+            let blank = |c: char| is_blank(c, self.syntax);
+            let trimmed = self.rest.trim_start_matches(blank);
             self.rest = if trimmed.starts_with("--") {
                 trimmed.find(['\n', '\r']).map_or("", |end| &trimmed[end..])
             } else if trimmed.starts_with("/*") {
@@ -273,6 +289,16 @@ impl Scanner<'_> {
     }
 }
 
+/// Every character beyond ASCII may stand in a name, an emoji or a wide space too.
+fn in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii()
+}
+
+/// SQLite takes a byte order mark for blank.
+fn is_blank(c: char, syntax: Syntax) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c') || (c == '\u{feff}' && syntax == Syntax::Sqlite)
+}
+
 fn is_escape_string(sql: &str) -> bool {
     matches!(sql.as_bytes(), [b'e' | b'E', b'\'', ..])
 }
@@ -281,7 +307,7 @@ fn is_escape_string(sql: &str) -> bool {
 fn dollar_tag(sql: &str) -> Option<String> {
     let end = sql[1..].find('$')? + 1;
     let tag = &sql[1..end];
-    let legal = !tag.starts_with(|c: char| c.is_ascii_digit()) && tag.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let legal = !tag.starts_with(|c: char| c.is_ascii_digit()) && tag.chars().all(in_name);
     legal.then(|| sql[..=end].to_owned())
 }
 
@@ -344,7 +370,6 @@ mod tests {
             "SELECT 'a''b'; COMMIT",
             "SELECT \"a;b\"; COMMIT",
             "SELECT '--'; COMMIT --",
-            "\u{feff}COMMIT",
             "SELECT CASE WHEN true THEN 1 END; END",
         ] {
             assert!(refused(sql), "{sql}");
@@ -403,6 +428,10 @@ mod tests {
             "SELECT a[1]; COMMIT; SELECT a[1]",
             "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; COMMIT",
             "SELECT datE'x'; COMMIT",
+            "SELECT 1 AS \u{1f600}$a$; COMMIT; --$a$",
+            "SELECT 1 AS \u{a0}$a$; COMMIT; --$a$",
+            "SELECT E'a'\n'\\''; COMMIT; --'",
+            "SELECT E'a' -- b\n '\\''; COMMIT; --'",
         ] {
             assert!(is_refused(sql, Postgres), "{sql}");
         }
@@ -416,6 +445,7 @@ mod tests {
         for sql in [
             "/* /* */ COMMIT",
             r"SELECT 'a\'; COMMIT",
+            "\u{feff}COMMIT",
             "CREATE TRIGGER a AFTER INSERT ON b BEGIN DELETE FROM c; END; COMMIT",
             "CREATE TABLE a (b); COMMIT",
         ] {
@@ -439,6 +469,7 @@ mod tests {
             "CREATE LOCAL TEMPORARY TABLE a (b int)",
             "CREATE OR REPLACE TEMP VIEW a AS SELECT 1",
             "SELECT 1 INTO TEMP a",
+            "CREATE TABLE pg_temp.a (b int)",
             "SELECT set_config('a.b', $1, false)",
             "SELECT pg_catalog.set_config('a.b', lower('x'), $1)",
             "SELECT pg_advisory_lock(1)",
