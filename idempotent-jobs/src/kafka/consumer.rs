@@ -172,8 +172,9 @@ const WHILE_PAUSED: Duration = Duration::from_millis(5);
 const BURST: usize = 256;
 /// After this an unanswered commit is given up; the next interval sends the newest positions.
 const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
-/// How long looks at the brokers may keep the thread from polling, each time.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long looks at the brokers may keep the thread from polling, each time. Half of it is more
+/// than a fetch may wait at the broker, behind which a look waits.
+const LOOK: Duration = Duration::from_millis(1_500);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.

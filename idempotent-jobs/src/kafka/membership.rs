@@ -127,9 +127,9 @@ impl Membership {
             state.unchecked.extend(partitions.iter().cloned());
         }
         info!(partitions = %Listed(partitions), "partitions assigned");
-        // A pause can survive a rebalance in the client, and nobody would end it.
-        if let Err(error) = consumer.resume(&list(partitions)) {
-            warn!(%error, "assigned partitions could not be resumed");
+        // Until they are looked at: a look would wait behind a fetch, and what is fetched be held.
+        if let Err(error) = consumer.pause(&list(partitions)) {
+            warn!(%error, "assigned partitions could not be paused; their messages are held in memory");
         }
         self.intake.assigned(partitions);
     }
