@@ -168,8 +168,8 @@ impl Rejection {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The worker did not start; every problem found is listed.
-    #[error("the worker did not start:{}", list(.0))]
+    /// The worker, the producer or the embedded broker did not start; every problem found is listed.
+    #[error("did not start:{}", list(.0))]
     Start(Vec<String>),
     /// A message could not be processed and the process stopped before its offset.
     #[error(

@@ -99,7 +99,7 @@ fn all_problems_are_reported_together() {
         builder.expect_jobs(["vanished"])
     });
     let error = worker.fails();
-    words(&error, &["the worker did not start", "::Mailer`", "`vanished`", "enable.auto.commit", "no.such.property"]);
+    words(&error, &["did not start", "::Mailer`", "`vanished`", "enable.auto.commit", "no.such.property"]);
     words(&error, &["`for_postgres` takes `&mut PgTx`", "SQLite"]);
 }
 
@@ -115,7 +115,7 @@ fn con_03_properties_that_the_promise_rests_on_are_refused() {
     for (name, value) in [("enable.auto.commit", "true"), ("enable.auto.offset.store", "true")] {
         let world = World::embedded(PARCELS);
         let error = world.work_as(["plain"], |builder| builder.property(name, value)).fails();
-        words(&error, &["the worker did not start", name]);
+        words(&error, &["did not start", name]);
     }
 }
 
@@ -142,7 +142,7 @@ fn a_postgresql_that_does_not_answer_is_reported() {
     drop(socket);
     let url = format!("postgres://someone:secret@{nobody}/jobs");
     let error = world.work_as(["for_postgres"], |builder| builder.database_url(url)).fails();
-    words(&error, &["the worker did not start", "the database cannot be used"]);
+    words(&error, &["did not start", "the database cannot be used"]);
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 

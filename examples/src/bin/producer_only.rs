@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         |name: &str| arguments.next().ok_or(format!("usage: producer_only ORDER_ID AMOUNT_CENTS; {name} is missing"));
     let message = Ordered { order_id: next("ORDER_ID")?.parse()?, amount_cents: next("AMOUNT_CENTS")?.parse()? };
 
-    let producer = Producer::from_env().map_err(|problems| problems.join("\n"))?;
+    let producer = Producer::from_env()?;
     send(&producer, &message).await?;
     producer.close(Duration::from_secs(10)).await?;
     Ok(())

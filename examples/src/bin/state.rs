@@ -62,7 +62,7 @@ async fn bill(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let broker = Broker::start(&[("parcels", 1)])?;
-    let producer = broker.producer("billing").map_err(|problems| problems.join("\n"))?;
+    let producer = broker.producer("billing")?;
     for parcel in ["A1", "A1", "B2"] {
         producer.send(&Shipped { parcel: parcel.to_owned() }).await?;
     }

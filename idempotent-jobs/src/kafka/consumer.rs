@@ -12,8 +12,8 @@ use tracing::{error, info, warn};
 
 use super::faults::{self, Fault};
 use super::log::Sparing;
-use super::membership::{Membership, account, commit_and_wait, list};
-use super::native::{self, Commit};
+use super::membership::{Membership, commit_and_wait, list};
+use super::native::{self, Commit, Verdict};
 use super::{Intake, Partition, Position, Properties, Room, after, gaps};
 use crate::error::Error;
 use crate::message::{Coordinates, Headers, Message};
@@ -172,8 +172,9 @@ const WHILE_PAUSED: Duration = Duration::from_millis(5);
 const BURST: usize = 256;
 /// After this an unanswered commit is given up; the next interval sends the newest positions.
 const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
-/// How long looks at the brokers may keep the thread from polling, each time.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long looks at the brokers may keep the thread from polling, each time. Half of it is more
+/// than a fetch may wait at the broker, behind which a look waits.
+const LOOK: Duration = Duration::from_millis(1_500);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
@@ -412,16 +413,16 @@ impl Poller {
         if positions.is_empty() {
             return;
         }
-        match Commit::start(&self.consumer, positions) {
+        match Commit::start(&self.consumer, positions.clone()) {
             Ok(commit) => self.commit = Some(Sent { commit, at: Instant::now(), rebalances }),
-            Err(code) => _ = account(Some(Err(code))),
+            Err(code) => _ = self.membership().account(&positions, Some(vec![Err(code); positions.len()])),
         }
     }
 
-    fn conclude(&self, sent: &Sent, answer: Option<Result<(), rdkafka::error::RDKafkaErrorCode>>) {
-        let done = account(answer);
-        if done && self.membership().state().rebalances == sent.rebalances {
-            self.membership().intake.committed(&sent.commit.positions);
+    fn conclude(&self, sent: &Sent, answer: Option<Vec<Verdict>>) {
+        let committed = self.membership().account(&sent.commit.positions, answer);
+        if !committed.is_empty() && self.membership().state().rebalances == sent.rebalances {
+            self.membership().intake.committed(&committed);
         }
     }
 

@@ -18,6 +18,7 @@ use super::checks::Reader;
 use super::native::GroupTimes;
 use super::send_error::{SendError, SendErrorKind};
 use super::{Delivery, Producer, Properties, Record, Topics, native};
+use crate::error::Error;
 use crate::outgoing::JobMessage;
 
 /// The cluster, as the broker's thread lends it.
@@ -38,8 +39,12 @@ impl Broker {
     /// Starts a broker with these topics and their numbers of partitions.
     ///
     /// # Errors
-    /// Says why librdkafka could not.
-    pub fn start(topics: &[(&str, i32)]) -> Result<Self, String> {
+    /// [`Error::Start`] says why librdkafka could not.
+    pub fn start(topics: &[(&str, i32)]) -> Result<Self, Error> {
+        Self::open(topics).map_err(|error| Error::Start(vec![format!("the embedded broker cannot be made: {error}")]))
+    }
+
+    fn open(topics: &[(&str, i32)]) -> Result<Self, String> {
         let topics: Topics = topics.iter().map(|(name, partitions)| ((*name).to_owned(), *partitions)).collect();
         let (orders, taken) = mpsc::channel::<Order>();
         let (started, ready) = mpsc::channel();
@@ -61,11 +66,11 @@ impl Broker {
     /// keeps. Send through one such producer only: it counts its own records.
     ///
     /// # Errors
-    /// Every property that is refused.
-    pub fn producer(&self, reader: &str) -> Result<PacedProducer, Vec<String>> {
+    /// [`Error::Start`] with every property that is refused.
+    pub fn producer(&self, reader: &str) -> Result<PacedProducer, Error> {
         let properties = Properties::new(&self.servers).group(reader);
         let producer = Producer::builder().properties(properties.clone()).build()?;
-        let reader = Arc::new(Reader::open(&properties)?);
+        let reader = Arc::new(Reader::open(&properties).map_err(Error::Start)?);
         let pace = Pace { reader, topics: self.topics.clone(), ledger: Mutex::default(), line: AsyncMutex::default() };
         Ok(PacedProducer { producer, pace: Arc::new(pace) })
     }
@@ -142,6 +147,7 @@ impl PacedProducer {
     ///
     /// # Errors
     /// As of [`send`](Self::send).
+    #[doc(hidden)]
     pub async fn send_record(&self, record: Record) -> Result<Delivery, SendError> {
         let (topic, size) = (record.topic.clone(), record.size());
         let refused = |kind, detail: String| SendError::new(&record.topic, &record.key_hash, kind, detail);

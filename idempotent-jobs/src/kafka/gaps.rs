@@ -41,17 +41,15 @@ impl fmt::Display for Gap {
 /// What a look at one partition found: no gap, a gap, or that the brokers cannot be asked.
 pub(super) type Found = KafkaResult<Option<Gap>>;
 
-const AT_LEAST: Duration = Duration::from_millis(100);
-
 /// Looks for gaps in partitions, each with its next offset if it is known; else the group's
-/// committed one counts. Takes about `budget`: partitions it has no time for are left out, but
-/// never all of them.
+/// committed one counts. No look is begun after half of `budget`, and none takes longer than
+/// that: partitions for which there is no time are left out, but never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: Vec<(Partition, Option<i64>)>,
     budget: Duration,
 ) -> Vec<(Partition, Found)> {
-    let deadline = Instant::now() + budget;
+    let (began, budget) = (Instant::now(), budget / 2);
     let unknown = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition);
     let mut committed = committed(consumer, unknown, budget);
     let mut found = Vec::new();
@@ -64,10 +62,10 @@ pub(super) fn find<C: ConsumerContext>(
                 Err(error) => Err(error.clone()),
             },
         };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let late = began.elapsed() > budget;
         let result = match next {
-            Ok(Some(_)) if left.is_zero() && looked => continue,
-            Ok(Some(next)) => look(consumer, &partition, next, left.max(AT_LEAST)),
+            Ok(Some(_)) if late && looked => continue,
+            Ok(Some(next)) => look(consumer, &partition, next, budget),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };

@@ -12,11 +12,12 @@ use std::time::Duration;
 use metrics::counter;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use rdkafka::{ClientContext, TopicPartitionList};
 use tracing::{debug, info, warn};
 
-use super::native::Commit;
+use super::log::Sparing;
+use super::native::{Commit, Verdict};
 use super::{Intake, Partition, Position, after, faults, log};
 use crate::message::Message;
 use crate::telemetry;
@@ -25,6 +26,8 @@ use crate::telemetry;
 pub(super) struct Membership {
     pub(super) intake: Arc<dyn Intake>,
     revoke_budget: Duration,
+    /// Lets a warning of a commit through.
+    commits: Sparing,
     state: Mutex<State>,
 }
 
@@ -104,7 +107,7 @@ impl State {
 
 impl Membership {
     pub(super) fn new(intake: Arc<dyn Intake>, revoke_budget: Duration) -> Self {
-        Self { intake, revoke_budget, state: Mutex::default() }
+        Self { intake, revoke_budget, commits: Sparing::new(Duration::from_secs(30)), state: Mutex::default() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -124,9 +127,9 @@ impl Membership {
             state.unchecked.extend(partitions.iter().cloned());
         }
         info!(partitions = %Listed(partitions), "partitions assigned");
-        // A pause can survive a rebalance in the client, and nobody would end it.
-        if let Err(error) = consumer.resume(&list(partitions)) {
-            warn!(%error, "assigned partitions could not be resumed");
+        // Until they are looked at: a look would wait behind a fetch, and what is fetched be held.
+        if let Err(error) = consumer.pause(&list(partitions)) {
+            warn!(%error, "assigned partitions could not be paused; their messages are held in memory");
         }
         self.intake.assigned(partitions);
     }
@@ -154,34 +157,81 @@ impl Membership {
 const COMMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The last commit of partitions that are given up.
-pub(super) fn commit_and_wait<C: ConsumerContext>(consumer: &BaseConsumer<C>, positions: Vec<Position>) {
+pub(super) fn commit_and_wait(consumer: &BaseConsumer<Membership>, positions: Vec<Position>) {
     if positions.is_empty() {
         return;
     }
-    let answer = Commit::start(consumer, positions).map(|commit| commit.answer(COMMIT_WAIT));
-    account(answer.unwrap_or_else(|error| Some(Err(error))));
+    match Commit::start(consumer, positions.clone()) {
+        Ok(commit) => _ = consumer.context().account(&positions, commit.answer(COMMIT_WAIT)),
+        Err(code) => _ = consumer.context().account(&positions, Some(vec![Err(code); positions.len()])),
+    }
 }
 
-/// Counts and logs what became of a commit. A failed one is never fatal: the messages come again
-/// and meet their claims.
-pub(super) fn account(answer: Option<Result<(), RDKafkaErrorCode>>) -> bool {
-    let outcome = match answer {
-        Some(Ok(())) => "committed",
-        Some(Err(code)) if faults::is_stale(code) => {
-            debug!(%code, "offsets not committed: the group moved on, and the next owner skips what is done");
-            "stale"
+impl Membership {
+    /// Counts and logs what became of a commit; returns what is committed. A failure is never
+    /// fatal: the messages come again and meet their claims.
+    pub(super) fn account(&self, positions: &[Position], answer: Option<Vec<Verdict>>) -> Vec<Position> {
+        let Some(verdicts) = answer else {
+            self.warn("offsets not committed: the brokers did not answer in time");
+            counter!(telemetry::OFFSET_COMMITS, "outcome" => "unanswered").increment(1);
+            return Vec::new();
+        };
+        let sorted = Sorted::of(positions, verdicts);
+        if !sorted.failed.is_empty() {
+            let failed = sorted.failed.join(", ");
+            self.warn(&format!(
+                "offsets not committed ({failed}): messages that are done will be delivered again and skipped"
+            ));
         }
-        Some(Err(code)) => {
-            warn!(%code, "offsets not committed: messages that are done will be delivered again and skipped");
-            "failed"
+        if sorted.stale > 0 {
+            debug!(
+                partitions = sorted.stale,
+                "offsets not committed: the group moved on, and the next owner skips what is done"
+            );
         }
-        None => {
-            warn!("offsets not committed: the brokers did not answer in time");
-            "unanswered"
+        counter!(telemetry::OFFSET_COMMITS, "outcome" => sorted.outcome()).increment(1);
+        sorted.committed
+    }
+
+    fn warn(&self, text: &str) {
+        if self.commits.due() {
+            warn!("{text} (tried again; not said again for 30 s)");
         }
-    };
-    counter!(telemetry::OFFSET_COMMITS, "outcome" => outcome).increment(1);
-    outcome == "committed"
+    }
+}
+
+/// A commit's positions by what became of them: one that is refused takes no other with it.
+#[derive(Debug, Default)]
+struct Sorted {
+    committed: Vec<Position>,
+    stale: usize,
+    /// `topic orders, partition 3: why`.
+    failed: Vec<String>,
+}
+
+impl Sorted {
+    fn of(positions: &[Position], verdicts: Vec<Verdict>) -> Self {
+        let mut sorted = Self::default();
+        for (position, verdict) in positions.iter().zip(verdicts) {
+            match verdict {
+                Ok(()) => sorted.committed.push(position.clone()),
+                Err(code) if faults::is_stale(code) => sorted.stale += 1,
+                Err(code) => {
+                    let Partition { topic, number } = &position.partition;
+                    sorted.failed.push(format!("topic {topic}, partition {number}: {code}"));
+                }
+            }
+        }
+        sorted
+    }
+
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self { failed, .. } if !failed.is_empty() => "failed",
+            Self { stale: 1.., .. } => "stale",
+            _ => "committed",
+        }
+    }
 }
 
 /// As librdkafka takes partitions.
@@ -235,5 +285,23 @@ impl std::fmt::Display for Listed<'_> {
             write!(f, "{space}{}/{}", partition.topic, partition.number)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::error::RDKafkaErrorCode as Code;
+
+    use super::*;
+
+    #[test]
+    fn a_partition_whose_commit_is_refused_takes_no_other_with_it() {
+        let position = |number| Position { partition: Partition { topic: "orders".into(), number }, offset: 7 };
+        let positions: Vec<Position> = (0..3).map(position).collect();
+        let verdicts = vec![Ok(()), Err(Code::TopicAuthorizationFailed), Err(Code::IllegalGeneration)];
+        let sorted = Sorted::of(&positions, verdicts);
+        assert_eq!((sorted.committed.as_slice(), sorted.stale, sorted.outcome()), (&positions[..1], 1, "failed"));
+        assert!(sorted.failed[0].contains("topic orders, partition 1"), "{sorted:?}");
+        assert_eq!(Sorted::of(&positions, vec![Ok(()); 3]).outcome(), "committed");
     }
 }

@@ -83,8 +83,9 @@ impl Commit {
         }
     }
 
-    /// Waits up to `timeout` for the answer; `None`: it has not come.
-    pub(super) fn answer(&self, timeout: Duration) -> Option<Result<(), RDKafkaErrorCode>> {
+    /// Waits up to `timeout` for the answer, which has a verdict for each of the positions, in
+    /// their order; `None`: it has not come.
+    pub(super) fn answer(&self, timeout: Duration) -> Option<Vec<Verdict>> {
         let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: the queue is ours.
         let event = unsafe { sys::rd_kafka_queue_poll(self.queue, millis) };
@@ -92,38 +93,51 @@ impl Commit {
             return None;
         }
         // SAFETY: the event is ours until destroyed, and is not used afterwards.
-        let error = unsafe {
-            let error = worst(event);
+        let (all, each) = unsafe {
+            let answer = (sys::rd_kafka_event_error(event), errors(event));
             sys::rd_kafka_event_destroy(event);
-            error
+            answer
         };
-        Some(match error {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-            error => Err(error.into()),
-        })
+        let verdict = |position: &Position| {
+            let at = (&*position.partition.topic, position.partition.number);
+            let own = each.iter().find(|(topic, number, _)| (topic.as_str(), *number) == at);
+            match own.map_or(all, |(.., error)| if is_error(*error) { *error } else { all }) {
+                error if is_error(error) => Err(error.into()),
+                _ => Ok(()),
+            }
+        };
+        Some(self.positions.iter().map(verdict).collect())
     }
 }
 
-/// The commit's error, or else the first partition's.
+/// What became of one position of a commit.
+pub(super) type Verdict = Result<(), RDKafkaErrorCode>;
+
+fn is_error(error: RDKafkaRespErr) -> bool {
+    error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR
+}
+
+/// The error of each partition of a commit's answer.
 ///
 /// # Safety
 /// `event` is an event that has not been destroyed.
-unsafe fn worst(event: *mut sys::rd_kafka_event_t) -> RDKafkaRespErr {
+unsafe fn errors(event: *mut sys::rd_kafka_event_t) -> Vec<(String, i32, RDKafkaRespErr)> {
     // SAFETY: by the contract above; the event keeps owning the list.
-    let (error, list) = unsafe { (sys::rd_kafka_event_error(event), sys::rd_kafka_event_topic_partition_list(event)) };
-    if error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR || list.is_null() {
-        return error;
+    let list = unsafe { sys::rd_kafka_event_topic_partition_list(event) };
+    if list.is_null() {
+        return Vec::new();
     }
     // SAFETY: `cnt` elements begin at `elems`.
     let elements = unsafe {
         let count = usize::try_from((*list).cnt).unwrap_or(0);
         if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
     };
-    elements
-        .iter()
-        .map(|element| element.err)
-        .find(|error| *error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR)
-        .unwrap_or(error)
+    let error = |element: &sys::rd_kafka_topic_partition_t| {
+        // SAFETY: the topic of an element is a text that ends with a NUL.
+        let topic = unsafe { CStr::from_ptr(element.topic) }.to_string_lossy().into_owned();
+        (topic, element.partition, element.err)
+    };
+    elements.iter().map(error).collect()
 }
 
 impl Drop for Commit {

@@ -16,12 +16,14 @@ use tracing::{error, warn};
 use super::log::{self, Sparing};
 use super::send_error::{SendError, SendErrorKind, kind_of};
 use super::{Properties, after, native};
+use crate::error::Error;
 use crate::key::{KeyValue, outgoing};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
 use crate::outgoing::JobMessage;
 
 /// Where a record lies, as the brokers confirmed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The partition.
     pub partition: i32,
@@ -32,6 +34,7 @@ pub struct Delivery {
 /// Records that were not confirmed when the budget ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{records} record(s) are not confirmed: send their messages again, they carry the same keys")]
+#[non_exhaustive]
 pub struct Undelivered {
     /// How many.
     pub records: usize,
@@ -99,12 +102,19 @@ fn bare(value: KeyValue<'_>) -> String {
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct ProducerBuilder {
+    env: bool,
     properties: Properties,
     delivery_timeout: Option<Duration>,
     queue_timeout: Option<Duration>,
 }
 
 impl ProducerBuilder {
+    /// Takes `KAFKA_BROKERS` and the other `KAFKA_…` variables too; what is set here overrides them.
+    pub fn with_env(mut self) -> Self {
+        self.env = true;
+        self
+    }
+
     /// The brokers, `host:port` separated by commas.
     pub fn brokers(mut self, brokers: impl Into<String>) -> Self {
         self.properties = self.properties.with_brokers(brokers);
@@ -118,6 +128,7 @@ impl ProducerBuilder {
     }
 
     /// All properties, brokers included.
+    #[doc(hidden)]
     pub fn properties(mut self, properties: Properties) -> Self {
         self.properties = properties;
         self
@@ -139,17 +150,18 @@ impl ProducerBuilder {
     /// Makes the producer. It connects in the background.
     ///
     /// # Errors
-    /// Every property that is missing or refused, one sentence each.
-    pub fn build(self) -> Result<Producer, Vec<String>> {
-        for warning in self.properties.warnings() {
+    /// [`Error::Start`] with every property that is missing or refused, one sentence each.
+    pub fn build(self) -> Result<Producer, Error> {
+        let properties = if self.env { Properties::from_env().overridden(self.properties) } else { self.properties };
+        for warning in properties.warnings() {
             warn!("{warning}");
         }
-        let config = self.properties.producer(self.delivery_timeout)?;
+        let config = properties.producer(self.delivery_timeout).map_err(Error::Start)?;
         let waiting = Arc::new(Waiting::default());
         let reports = Reports { waiting: Arc::clone(&waiting), trouble: Sparing::new(Duration::from_secs(30)) };
         let client = config
             .create_with_context(reports)
-            .map_err(|error| vec![format!("the Kafka producer cannot be made: {error}")])?;
+            .map_err(|error| Error::Start(vec![format!("the Kafka producer cannot be made: {error}")]))?;
         let queue_timeout = self.queue_timeout.unwrap_or(Duration::from_secs(30));
         Ok(Producer { inner: Arc::new(Inner { client, waiting, queue_timeout }) })
     }
@@ -203,9 +215,9 @@ impl Producer {
     /// A producer from `KAFKA_BROKERS` and the other `KAFKA_…` variables.
     ///
     /// # Errors
-    /// Every property that is missing or refused, one sentence each.
-    pub fn from_env() -> Result<Self, Vec<String>> {
-        Self::builder().properties(Properties::from_env()).build()
+    /// [`Error::Start`] with every property that is missing or refused, one sentence each.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::builder().with_env().build()
     }
 
     /// Sends a message and waits until every in-sync replica has it.
@@ -225,6 +237,7 @@ impl Producer {
     ///
     /// # Errors
     /// As of [`send`](Self::send).
+    #[doc(hidden)]
     pub async fn send_record(&self, record: Record) -> Result<Delivery, SendError> {
         let failed = |kind, detail: String| SendError::new(&record.topic, &record.key_hash, kind, detail);
         let report = self.enqueue(&record).await.map_err(|error| failed(kind_of(&error, true), error.to_string()))?;

@@ -118,6 +118,18 @@ impl Properties {
         self
     }
 
+    /// These, with everything that `others` set in its place.
+    pub(super) fn overridden(mut self, others: Self) -> Self {
+        if !others.brokers.is_empty() {
+            self.brokers = others.brokers;
+        }
+        self.group = others.group.or(self.group);
+        self.pairs.extend(others.pairs);
+        self.problems.extend(others.problems);
+        self.warnings.extend(others.warnings);
+        self
+    }
+
     /// The brokers as they were given.
     pub fn brokers(&self) -> &str {
         &self.brokers
@@ -289,4 +301,28 @@ pub(super) fn secret(name: &str) -> bool {
 
 fn is_latest(value: &str) -> bool {
     ["latest", "largest", "end"].iter().any(|word| word.eq_ignore_ascii_case(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_in_code_overrides_the_environment() {
+        let vars = [("KAFKA_BROKERS", "a:1"), ("KAFKA_LINGER_MS", "1"), ("KAFKA_CLIENT_ID", "env")];
+        let env = Properties::from_vars(vars.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let code = Properties::new("b:2").set("linger.ms", "2");
+        let both = env.clone().overridden(code).producer(None).expect("they are right");
+        let got = ["bootstrap.servers", "linger.ms", "client.id"].map(|name| both.get(name).expect("it is set"));
+        assert_eq!(got, ["b:2", "2", "env"]);
+        assert_eq!(env.overridden(Properties::default()).brokers(), "a:1");
+    }
+
+    #[test]
+    fn a_timeout_is_never_cut_to_none() {
+        let cases = [(Duration::from_nanos(1), 1), (Duration::from_millis(7), 7), (Duration::MAX, i32::MAX)];
+        for (timeout, wanted) in cases {
+            assert_eq!(millis(timeout), wanted);
+        }
+    }
 }

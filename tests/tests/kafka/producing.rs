@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Part;
-use idempotent_jobs::__private::kafka::{Producer, SendErrorKind, Undelivered};
+use idempotent_jobs::__private::kafka::{Producer, SendErrorKind};
 use idempotent_jobs::{JobMessage, KeyValue};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
@@ -172,7 +172,7 @@ async fn a_delivery_timeout_below_a_millisecond_ends_all_the_same() {
     let producer = build(Duration::from_micros(1)).unwrap();
     let send = producer.send_record(place.record("k", "{}"));
     assert!(tokio::time::timeout(BUDGET, send).await.expect("it ends").is_err());
-    assert!(build(Duration::ZERO).unwrap_err()[0].contains("delivery timeout"));
+    assert!(build(Duration::ZERO).unwrap_err().to_string().contains("delivery timeout"));
     build(Duration::MAX).unwrap();
 }
 
@@ -206,6 +206,6 @@ async fn prod_02_close_counts_what_is_not_confirmed() {
         sends.push(tokio::spawn(async move { producer.send_record(record).await }));
     }
     tokio::task::yield_now().await;
-    assert_eq!(producer.flush(Duration::from_millis(200)).await, Err(Undelivered { records: 3 }));
+    assert_eq!(producer.flush(Duration::from_millis(200)).await.unwrap_err().records, 3);
     sends.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -21,11 +21,10 @@ pub enum Sender {
 
 impl Sender {
     pub fn open(place: &Place) -> Result<Self, Failure> {
-        let opened = match &place.embedded {
-            Some((broker, _)) => broker.producer(&place.group).map(Self::Embedded),
-            None => Producer::from_env().map(Self::Servers),
-        };
-        opened.map_err(|problems| problems.join("\n").into())
+        Ok(match &place.embedded {
+            Some((broker, _)) => Self::Embedded(broker.producer(&place.group)?),
+            None => Self::Servers(Producer::from_env()?),
+        })
     }
 
     async fn send(&self, order: &Order) -> Result<(), SendError> {
