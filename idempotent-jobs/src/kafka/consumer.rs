@@ -123,8 +123,9 @@ pub struct ConsumerHandle {
     ended: Option<oneshot::Receiver<()>>,
 }
 
-/// What leaving may take beside the budget: the last commit and the farewell to the group.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// What leaving may take beside the budget: the last commit and the farewell to the group. With
+/// the default budget of 25 s the end comes before the 30 s after which Kubernetes kills.
+const FAREWELL: Duration = Duration::from_secs(4);
 
 impl ConsumerHandle {
     /// Takes no further message, gives the intake `budget` to finish what runs, commits, leaves
