@@ -1,7 +1,7 @@
 //! The macros of `idempotent-jobs`; use them through that crate, which documents them.
 //!
-//! Each macro goes one way: what was *written* is read ([`args`], [`signature`]), *validated* with
-//! every mistake collected ([`job`], [`message`], [`key_part`]), and only then *expanded*, which
+//! Each macro goes one way: what was *written* is read (`args`, `signature`), *validated* with
+//! every mistake collected (`job`, `message`, `key_part`), and only then *expanded*, which
 //! cannot fail. Of the runtime this crate knows the names in `idempotent_jobs::__private`.
 
 mod args;
@@ -22,7 +22,7 @@ use proc_macro::TokenStream;
 
 /// Declares a job: its database effects happen exactly once for each key.
 ///
-/// ```ignore
+/// ```text
 /// #[idempotent_job(topic = "orders", key = "order_id, op")]
 /// async fn charge(tx: &mut PgTx, job: Charge) -> JobResult { … }
 /// ```
@@ -54,7 +54,7 @@ pub fn idempotent_job(args: TokenStream, item: TokenStream) -> TokenStream {
 /// An enum of plain variants gives each its text, so that renaming a variant cannot change a
 /// key; a struct with one field has the key part of that field.
 ///
-/// ```ignore
+/// ```text
 /// #[derive(KeyPart)]
 /// enum Op { #[key("charge")] Charge, #[key("refund")] Refund }
 ///
@@ -68,7 +68,7 @@ pub fn key_part(item: TokenStream) -> TokenStream {
 
 /// Makes a payload sendable: its topic, its key, its place in the order.
 ///
-/// ```ignore
+/// ```text
 /// #[derive(Serialize, Deserialize, JobMessage)]
 /// #[message(topic = "orders", key = "order_id, op", partition_by = "order_id", event = "charged")]
 /// struct Charge { order_id: u64, op: Op, amount_cents: i64 }

@@ -88,6 +88,39 @@ pub use crate::store::{PgTx, postgres_migrations_sql};
 #[cfg(feature = "sqlite")]
 pub use crate::store::{SqliteTx, sqlite_migrations_sql};
 pub use crate::worker::{Worker, WorkerBuilder, run};
+/// ```
+/// # #[cfg(feature = "postgres")]
+/// # mod example {
+/// use idempotent_jobs::prelude::*;
+/// # use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, KeyPart)]
+/// enum Op { #[key("charge")] Charge, #[key("refund")] Refund }
+///
+/// #[derive(Serialize, Deserialize, KeyPart)]
+/// struct OrderId(u64);
+///
+/// #[derive(Serialize, Deserialize, JobMessage)]
+/// #[message(topic = "orders", key = "order_id, op", partition_by = "order_id", event = "charged")]
+/// struct Charge { order_id: OrderId, op: Op, amount_cents: i64 }
+///
+/// /// Topic, key and event are those of the message.
+/// #[idempotent_job]
+/// async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
+///     sqlx::query("INSERT INTO charges (amount_cents) VALUES ($1)").bind(job.amount_cents).execute(&mut *tx).await?;
+///     Ok(())
+/// }
+///
+/// #[idempotent_job(
+///     topic = "orders", key = "order_id, header(region)", name = "audit-orders", event = "charged",
+///     compare = "amount_cents", retries = 3, backoff = "200ms..10s", timeout = "5s", isolation = serializable,
+/// )]
+/// async fn audit(tx: &mut PgTx, job: Charge, meta: Meta, headers: Headers) -> JobResult {
+///     # let (_, _, _, _) = (tx, job, meta, headers);
+///     Ok(())
+/// }
+/// # }
+/// ```
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 
 /// Everything a file with jobs needs.
