@@ -27,7 +27,8 @@ use proc_macro::TokenStream;
 /// async fn charge(tx: &mut PgTx, job: Charge) -> JobResult { … }
 /// ```
 ///
-/// The function stays as written and can be called from any test. Its first argument is the
+/// The function stays as written and can be called from any test (`idempotent_jobs::testing` makes its
+/// arguments). Its first argument is the
 /// transaction handle, the second the payload; further arguments are extractors.
 ///
 /// | option | value | default |

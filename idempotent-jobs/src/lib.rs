@@ -32,7 +32,7 @@
 //! }
 //! ```
 //!
-//! Covered are writes through the handle ([`PgTx`](prelude), [`SqliteTx`](prelude)) and nothing
+//! Covered are writes through the handle ([`Tx`]: `PgTx`, `SqliteTx`) and nothing
 //! else. Calls to the outside happen at least once: pass on [`Meta::key`], which stays the same on
 //! every attempt and redelivery, and let the receiver deduplicate.
 //!
@@ -82,9 +82,9 @@ pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
 pub use crate::outgoing::JobMessage;
-pub use crate::store::Savepoint;
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
+pub use crate::store::{Savepoint, Tx};
 #[cfg(feature = "sqlite")]
 pub use crate::store::{SqliteTx, sqlite_migrations_sql};
 pub use crate::worker::{Worker, WorkerBuilder, run};

@@ -6,7 +6,7 @@
 //! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit |
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
-//! //!
+//!
 //! | span | fields |
 //! |---|---|
 //! | `job` | `job`, `topic`, `partition`, `offset`, `attempt`, `key_hash`, `outcome` |

@@ -106,13 +106,13 @@ impl<S: Store> Engine<S> {
         );
         let began = Instant::now();
         let outcome = attempt(self, job, message, number).instrument(span.clone()).await;
-        let word = outcome.as_str();
+        let verdict = judge(&outcome, spec, standing, rand::random());
+        let word = if matches!(verdict, Verdict::GiveUp(_)) { "dead" } else { outcome.as_str() };
         span.record("outcome", word);
         metrics::counter!(telemetry::OUTCOMES, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .increment(1);
         metrics::histogram!(telemetry::ATTEMPT_SECONDS, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .record(began.elapsed());
-        let verdict = judge(&outcome, spec, standing, rand::random());
         span.in_scope(|| report(&outcome, &verdict));
         match outcome {
             Outcome::Done => self.probe.reached(Point::Committed, at),

@@ -28,5 +28,5 @@ impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
 
 fn missing<T>() -> String {
     let name = type_name::<T>();
-    format!("no state of type `{name}`: give one with `Worker::builder().state(…)`")
+    format!("no state of type `{name}`: give one with `.state(…)` on the `Worker`")
 }

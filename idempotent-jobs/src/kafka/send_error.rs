@@ -24,13 +24,21 @@ pub enum SendErrorKind {
 ///
 /// Sending the same message again is right in every case: it carries the same key, and the job
 /// runs once. The producer's own idempotence does not cover that, only its internal retries.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// `Debug` prints the same text as `Display`: it is what a `main` returning it shows.
+#[derive(Clone, thiserror::Error)]
 #[error("topic {topic}, key hash {key_hash}: {what}: {detail}", what = self.kind.says())]
 pub struct SendError {
     topic: String,
     key_hash: String,
     kind: SendErrorKind,
     detail: String,
+}
+
+impl std::fmt::Debug for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl SendError {
