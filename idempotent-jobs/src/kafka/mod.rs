@@ -12,6 +12,7 @@ mod gaps;
 mod log;
 mod membership;
 mod native;
+mod poller;
 mod producer;
 mod properties;
 mod send_error;

@@ -1,0 +1,345 @@
+//! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Message as _};
+use tracing::{error, info, warn};
+
+use super::consumer::{OnGap, Settings, Stop};
+use super::faults::{self, Fault};
+use super::log::Sparing;
+use super::membership::{Membership, commit_and_wait, list};
+use super::native::{self, Commit, Verdict};
+use super::{Partition, Position, Room, after, gaps};
+use crate::error::Error;
+use crate::message::{Coordinates, Headers, Message};
+
+/// The longest sleep when nothing comes; a pause to be ended is looked for more often.
+const IDLE: Duration = Duration::from_millis(50);
+const WHILE_PAUSED: Duration = Duration::from_millis(5);
+/// Messages handed over before commits and pauses have their turn.
+const BURST: usize = 256;
+/// After this an unanswered commit is given up; the next interval sends the newest positions.
+const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
+/// How long looks at the brokers may keep the thread from polling, each time. Half of it is more
+/// than a fetch may wait at the broker, behind which a look waits.
+const LOOK: Duration = Duration::from_millis(1_500);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
+pub(super) struct Poller {
+    commit: Option<Sent>,
+    consumer: BaseConsumer<Membership>,
+    settings: Settings,
+    stop: Arc<Stop>,
+    next_commit: Instant,
+    topics: Vec<String>,
+    later: gaps::Later,
+    /// Since when some topic is said to be unknown, when to ask again, and librdkafka's words.
+    missing: Option<(Instant, Instant, String)>,
+    trouble: Sparing,
+}
+
+struct Sent {
+    commit: Commit,
+    at: Instant,
+    rebalances: u64,
+}
+
+impl Poller {
+    pub(super) fn new(
+        consumer: BaseConsumer<Membership>,
+        settings: Settings,
+        topics: &[String],
+        stop: Arc<Stop>,
+    ) -> Self {
+        Self {
+            commit: None,
+            consumer,
+            settings,
+            stop,
+            next_commit: Instant::now(),
+            topics: topics.to_vec(),
+            later: gaps::Later::default(),
+            missing: None,
+            trouble: Sparing::new(Duration::from_secs(30)),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let deadline = loop {
+            if let Some(deadline) = self.stop.deadline() {
+                break deadline;
+            }
+            self.receive();
+            self.membership().intake.polled();
+            self.look_for_gaps();
+            self.look_for_missing();
+            self.relieve();
+            self.commit_settled();
+        };
+        self.leave(deadline);
+    }
+
+    fn membership(&self) -> &Membership {
+        self.consumer.context()
+    }
+
+    fn receive(&mut self) {
+        let mut wait = if self.membership().state().paused.is_empty() { IDLE } else { WHILE_PAUSED };
+        for _ in 0..BURST {
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => self.accept(self.copy(&message)),
+                Some(Err(error)) => {
+                    self.trouble(&error);
+                }
+                None => break,
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    /// The message, owned: librdkafka's buffers are free for the next fetch.
+    fn copy(&self, message: &BorrowedMessage<'_>) -> Message {
+        let Partition { topic, number } = self.membership().state().partition(message.topic(), message.partition());
+        Message {
+            coordinates: Coordinates { topic, partition: number, offset: message.offset() },
+            key: message.key().map(<[u8]>::to_vec),
+            payload: message.payload().map(<[u8]>::to_vec),
+            headers: Headers::new(native::headers(message)),
+            timestamp: message.timestamp().to_millis(),
+        }
+    }
+
+    fn accept(&self, message: Message) {
+        let partition = {
+            let mut state = self.membership().state();
+            let partition = state.partition(&message.coordinates.topic, message.coordinates.partition);
+            if state.halted || !state.owned.contains(&partition) {
+                return;
+            }
+            if state.unchecked.contains(&partition) {
+                return state.held.push(message);
+            }
+            state.next.insert(partition.clone(), message.coordinates.offset + 1);
+            partition
+        };
+        if self.membership().intake.accept(message) == Room::Full {
+            self.pause(partition);
+        }
+    }
+
+    fn pause(&self, partition: Partition) {
+        if !self.membership().state().paused.insert(partition.clone()) {
+            return;
+        }
+        if let Err(error) = self.consumer.pause(&list([&partition])) {
+            warn!(%error, topic = %partition.topic, partition = partition.number, "could not be paused; its messages are kept in memory");
+        }
+    }
+
+    fn relieve(&self) {
+        let mut relieved = self.membership().intake.relieved();
+        relieved.retain(|partition| self.membership().state().paused.remove(partition));
+        self.resume(&relieved);
+    }
+
+    fn resume(&self, partitions: &[Partition]) {
+        if partitions.is_empty() {
+            return;
+        }
+        if let Err(error) = self.consumer.resume(&list(partitions)) {
+            warn!(%error, "paused partitions could not be resumed; tried again");
+            self.membership().state().paused.extend(partitions.iter().cloned());
+        }
+    }
+
+    /// Compares what was assigned or reset with the log's start, and hands over what was held
+    /// meanwhile; what cannot be looked at waits alone.
+    fn look_for_gaps(&mut self) {
+        let mut due: Vec<(Partition, Option<i64>)> = {
+            let state = self.consumer.context().state();
+            if state.unchecked.is_empty() || state.halted {
+                return;
+            }
+            self.later.keep(&state.unchecked);
+            let due = state.unchecked.iter().filter(|partition| self.later.due(partition));
+            due.map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
+        };
+        if due.is_empty() {
+            return;
+        }
+        due.sort_by_key(|(partition, _)| self.later.times(partition));
+        let (mut checked, mut lost) = (Vec::new(), Vec::new());
+        for (partition, found) in gaps::find(&self.consumer, due, LOOK) {
+            match found {
+                Ok(gap) => {
+                    lost.extend(gap);
+                    checked.push(partition);
+                }
+                Err(error) => self.look_again(&partition, &error),
+            }
+        }
+        if !lost.is_empty() {
+            let text = format!("messages lost: {}", gaps::sentence(&lost));
+            if self.settings.on_gap == OnGap::Stop {
+                return self.fail(text);
+            }
+            error!("{text}");
+        }
+        self.release(checked);
+    }
+
+    fn look_again(&mut self, partition: &Partition, error: &KafkaError) {
+        let Partition { topic, number } = partition;
+        let failing = self.later.put_off(partition);
+        let advice = match gaps::fault(error) {
+            Fault::Missing if failing < self.settings.missing_budget => None,
+            Fault::Missing => Some(faults::MISSING),
+            Fault::Lasting(advice) => Some(advice),
+            Fault::Nothing | Fault::Passing | Fault::Slept => None,
+        };
+        if let Some(advice) = advice {
+            return self.fail(format!(
+                "topic {topic}, partition {number}: the group's offset cannot be compared with the log: {error}: {advice}"
+            ));
+        }
+        if self.trouble.due() {
+            warn!(%error, %topic, partition = number, "cannot compare the committed offset with the log yet; no message of the partition is handed over before");
+        }
+        // Whatever it fetches meanwhile would be held in memory.
+        let _ = self.consumer.pause(&list([partition]));
+    }
+
+    /// librdkafka names an unknown topic once; whether it is back, the brokers have to be asked.
+    fn look_for_missing(&mut self) {
+        let Some((since, next, text)) = self.missing.take() else { return };
+        let now = Instant::now();
+        if now < next || since.elapsed() < self.settings.missing_budget {
+            self.missing = Some((since, next, text));
+            return;
+        }
+        let answers: Vec<(&String, Fault)> =
+            self.topics.iter().map(|topic| (topic, missing(&self.consumer, topic, LOOK))).collect();
+        if let Some((topic, _)) = answers.iter().find(|(_, fault)| *fault == Fault::Missing) {
+            return self.fail(format!("topic {topic}: {text}: {}", faults::MISSING));
+        }
+        if answers.iter().any(|(_, fault)| *fault != Fault::Nothing) {
+            self.missing = Some((since, now + BETWEEN_LOOKS, text));
+        }
+    }
+
+    fn release(&self, checked: Vec<Partition>) {
+        if checked.is_empty() {
+            return;
+        }
+        let (held, running) = {
+            let mut state = self.membership().state();
+            checked.iter().for_each(|partition| _ = state.unchecked.remove(partition));
+            let running: Vec<Partition> =
+                checked.into_iter().filter(|partition| !state.paused.contains(partition)).collect();
+            (std::mem::take(&mut state.held), running)
+        };
+        self.resume(&running);
+        held.into_iter().for_each(|message| self.accept(message));
+    }
+
+    /// One commit at a time, of the newest positions; the poll loop never waits for its answer.
+    fn commit_settled(&mut self) {
+        if let Some(sent) = self.commit.take() {
+            match sent.commit.answer(Duration::ZERO) {
+                None if sent.at.elapsed() < COMMIT_GIVEN_UP => return self.commit = Some(sent),
+                answer => self.conclude(&sent, answer),
+            }
+        }
+        if Instant::now() < self.next_commit {
+            return;
+        }
+        self.next_commit = after(self.settings.commit_interval);
+        let settled = self.membership().intake.settled();
+        let (positions, rebalances): (Vec<Position>, u64) = {
+            let state = self.membership().state();
+            (
+                settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(),
+                state.rebalances,
+            )
+        };
+        if positions.is_empty() {
+            return;
+        }
+        match Commit::start(&self.consumer, positions.clone()) {
+            Ok(commit) => self.commit = Some(Sent { commit, at: Instant::now(), rebalances }),
+            Err(code) => _ = self.membership().account(&positions, Some(vec![Err(code); positions.len()])),
+        }
+    }
+
+    fn conclude(&self, sent: &Sent, answer: Option<Vec<Verdict>>) {
+        let committed = self.membership().account(&sent.commit.positions, answer);
+        if !committed.is_empty() && self.membership().state().rebalances == sent.rebalances {
+            self.membership().intake.committed(&committed);
+        }
+    }
+
+    fn trouble(&mut self, error: &KafkaError) {
+        let said = std::mem::take(&mut self.membership().state().said);
+        let text = if said.is_empty() { error.to_string() } else { said };
+        match faults::of_poll(error) {
+            Fault::Nothing => {}
+            Fault::Slept => error!(
+                "the group took the partitions back since nothing polled for `max.poll.interval.ms`; joining again ({text})"
+            ),
+            Fault::Passing if self.trouble.due() => {
+                warn!("Kafka: {text}; going on (the same is not said again for 30 s)")
+            }
+            Fault::Passing => {}
+            Fault::Missing => {
+                warn!("Kafka: {text}; going on for now, brokers say so while they restart");
+                let now = Instant::now();
+                self.missing.get_or_insert((now, now, text));
+            }
+            Fault::Lasting(advice) => {
+                self.fail(format!("{text}: {advice} ({})", self.membership().state().positions()))
+            }
+        }
+    }
+
+    /// Reports once; from here on nothing is accepted, so that nothing behind a hole is committed.
+    fn fail(&self, text: String) {
+        let halted = std::mem::replace(&mut self.membership().state().halted, true);
+        if !halted {
+            self.membership().intake.failed(Error::Kafka(text));
+        }
+    }
+
+    fn leave(mut self, deadline: Instant) {
+        let owned: Vec<Partition> = {
+            let mut state = self.membership().state();
+            state.halted = true;
+            state.leaving = true;
+            state.owned.iter().cloned().collect()
+        };
+        if !owned.is_empty() {
+            let positions = self.membership().intake.revoked(&owned, deadline);
+            self.commit = None;
+            commit_and_wait(&self.consumer, positions);
+        }
+        // Dropping it leaves the group and waits for that: here nobody else waits with it.
+        let began = Instant::now();
+        drop(self);
+        info!(took = ?began.elapsed(), "left the consumer group");
+    }
+}
+
+/// Whether the brokers know a topic.
+fn missing(consumer: &BaseConsumer<Membership>, topic: &str, timeout: Duration) -> Fault {
+    match consumer.fetch_metadata(Some(topic), timeout) {
+        Ok(answer) => match answer.topics().first().and_then(|topic| topic.error()) {
+            Some(code) => faults::of_poll(&KafkaError::Global(code.into())),
+            None => Fault::Nothing,
+        },
+        Err(_) => Fault::Passing,
+    }
+}
