@@ -75,10 +75,13 @@ pub(super) async fn attempt<S: Store>(
             let left = ends.saturating_duration_since(Instant::now());
             engine.store.commit(tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
         }
-        Ok(Ok(Err(error))) => match engine.store.rollback(tx).await {
-            Rolled::Back => Outcome::refused::<S>(error),
-            Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
-        },
+        Ok(Ok(Err(error))) => {
+            let refused = Outcome::refused::<S>(error, S::first_error(&tx));
+            match engine.store.rollback(tx).await {
+                Rolled::Back => refused,
+                Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
+            }
+        }
         // The handler's future is dropped and with the handle its connection: never pooled.
         Ok(Err(panic)) => Failure::lasting(panicked(&*panic)).into(),
         Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),

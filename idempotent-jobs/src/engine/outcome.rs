@@ -69,9 +69,9 @@ impl Outcome {
         }
     }
 
-    /// The handler returned an error.
-    pub fn refused<S: Store>(error: JobError) -> Self {
-        let said = S::describe(error.source());
+    /// The handler returned an error, after `first` had come through its handle.
+    pub fn refused<S: Store>(error: JobError, first: Option<&str>) -> Self {
+        let said = told(S::describe(error.source()), first);
         if error.is_terminal() {
             return Self::Dead(Rejection::new(Reason::Terminal, said));
         }
@@ -106,8 +106,34 @@ impl Outcome {
     }
 }
 
+/// An error, and the one that an earlier statement left behind if that is another.
+fn told(said: String, first: Option<&str>) -> String {
+    let message = |first: &str| first.split_once(": ").map_or(first, |(_, message)| message).to_owned();
+    match first {
+        Some(first) if !said.contains(&message(first)) && !said.contains(first) => {
+            format!("{said} (the first SQL error of the attempt was {first})")
+        }
+        _ => said,
+    }
+}
+
 /// What a panic said.
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the handler panicked: {}", said.unwrap_or("(no text)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn db_01_an_error_that_was_swallowed_is_told_with_the_one_it_caused() {
+        let aborted = "current transaction is aborted".to_owned();
+        let both = told(aborted, Some("23505: duplicate key value violates \"charges_pkey\""));
+        assert!(both.starts_with("current transaction") && both.contains("charges_pkey"), "{both}");
+        let same = "error returned from database: relation \"a\" does not exist".to_owned();
+        assert_eq!(told(same.clone(), Some("42P01: relation \"a\" does not exist")), same);
+        assert_eq!(told(same.clone(), None), same);
+    }
 }

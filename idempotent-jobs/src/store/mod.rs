@@ -211,6 +211,9 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// Rolls back; a connection that is not surely clean is closed.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;
+    /// The first SQL error that came through the handle, without values: what a handler swallowed
+    /// is the cause of what fails later.
+    fn first_error(tx: &Self::Tx) -> Option<&str>;
     /// Whether an error a handler returned is the database's own passing trouble.
     fn fault(error: &(dyn StdError + 'static)) -> Fault;
     /// What an error a handler returned says, `a: b: c`, without the values that the database

@@ -139,6 +139,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         }
     }
 
+    fn first_error(tx: &Tx<DB>) -> Option<&str> {
+        tx.notes.first_error.as_deref()
+    }
+
     fn fault(error: &(dyn StdError + 'static)) -> Fault {
         fault::of_chain::<DB>(error)
     }
