@@ -107,7 +107,7 @@ fn all_problems_are_reported_together() {
 fn a_missing_topic_and_a_missing_state_are_reported_together() {
     let world = World::embedded(PARCELS);
     let error = world.work(["plain", "reads_absent"]).fails();
-    words(&error, &["`absent`", "Mailer", "Worker::builder().state("]);
+    words(&error, &["`absent`", "Mailer", ".state("]);
 }
 
 #[test]
