@@ -177,11 +177,12 @@ async fn a_record_that_cannot_be_read_stops_the_worker() {
     let consumer = place.join(&place.member(), &recorder);
     place.send(&producer, 0, 3).await;
     recorder.wait("the messages", |log| log.handled.len() == 3);
-    let errors = &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_MSG];
-    place.broker().with(|cluster| cluster.request_errors(RDKafkaApiKey::Fetch, errors)).unwrap();
+    // More than one: a fetch that asks for nothing just then would swallow it.
+    let errors = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_MSG; 20];
+    place.broker().with(move |cluster| cluster.request_errors(RDKafkaApiKey::Fetch, &errors)).unwrap();
     recorder.wait("the failure", |log| !log.failed.is_empty());
     place.send(&producer, 3, 6).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    recorder.wait_for_polls();
     recorder.read(|log| {
         assert!(log.failed[0].contains("damaged") && log.failed[0].contains("orders/0 next 3"), "{:?}", log.failed);
         assert_eq!(log.accepted.len(), 3);

@@ -89,7 +89,7 @@ async fn con_13_a_partition_paused_before_a_rebalance_is_read_after_it() {
             log.lanes.len() == 2 && log.lanes.values().any(|lane| lane.queue.len() >= 4)
         });
         // Without a pause everything would have come by now.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        staying.wait_for_polls();
         let sent = (round + 1) * 60;
         let before = staying.read(|log| {
             let accepted = log.accepted.iter().map(|message| &message.coordinates);

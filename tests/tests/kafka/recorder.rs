@@ -37,6 +37,8 @@ pub struct Log {
     pub failed: Vec<String>,
     pub fulls: usize,
     pub strays: usize,
+    /// Turns of the consumer's thread.
+    pub polls: usize,
     /// `accept` does not return.
     pub stuck: bool,
     /// Everything queued is handled when the time of a revoke is up.
@@ -73,6 +75,12 @@ impl Recorder {
         let answer = look(&mut self.log.lock().unwrap());
         self.changed.notify_all();
         answer
+    }
+
+    /// Waits until the consumer's thread has gone round a few times more.
+    pub fn wait_for_polls(&self) {
+        let seen = self.read(|log| log.polls);
+        self.wait("further polls", |log| log.polls >= seen + 8);
     }
 
     /// Waits until the log is as wanted.
@@ -209,6 +217,10 @@ impl Intake for Recorder {
                 }
             }
         });
+    }
+
+    fn polled(&self) {
+        self.read(|log| log.polls += 1);
     }
 
     fn failed(&self, error: Error) {
