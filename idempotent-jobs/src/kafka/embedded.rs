@@ -165,11 +165,6 @@ impl PacedProducer {
         }
         sent
     }
-
-    /// The producer beneath, which knows no pace.
-    pub fn unpaced(&self) -> &Producer {
-        &self.producer
-    }
 }
 
 struct Pace {

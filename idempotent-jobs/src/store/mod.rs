@@ -207,7 +207,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// The dedup insert. Waits for another transaction that holds the same key, within the terms.
     fn claim(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
     /// Guard, then commit, within the budget or two seconds, whichever is longer: what a handler
-    /// that ended in time has done is not thrown away for the last instants. The future must be polled to its end; dropped, it counts as `Unknown`.
+    /// that ended in time has done is not thrown away for the last instants. The future must be
+    /// polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// Rolls back; a connection that is not surely clean is closed.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;

@@ -41,7 +41,7 @@ impl Place {
             brokers: broker.bootstrap_servers().to_owned(),
             database_url: format!("sqlite://{}?mode=rwc", file.display()),
             group: GROUP.to_owned(),
-            // A dead worker's partitions are free at once.
+            // A dead worker is replaced after three seconds, and not after a classic session's six.
             worker_env: vec![("KAFKA_GROUP_PROTOCOL", "consumer")],
             embedded: Some((broker, folder)),
         })
