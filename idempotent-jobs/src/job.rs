@@ -42,6 +42,46 @@ pub struct Spec {
     pub timeout: Duration,
     /// The transaction's isolation.
     pub isolation: Isolation,
+    /// Which messages wait for each other.
+    pub ordering: Ordering,
+    /// How many messages one transaction may serve.
+    pub grouping: Grouping,
+}
+
+/// Which messages of a topic wait for each other, and are given to jobs in the order of the log.
+///
+/// Declared by each job; jobs of one topic share its lanes, so the strictest of them counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Ordering {
+    /// None waits.
+    None,
+    /// Those of one Kafka message key; a message without a key waits for none. The default.
+    #[default]
+    Key,
+    /// Those of one partition, whatever their keys.
+    Partition,
+}
+
+/// How many messages one transaction of a job may serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grouping {
+    /// One.
+    #[default]
+    Single,
+    /// Up to so many, each given to the handler by itself.
+    Shared(usize),
+    /// Up to so many, given to the handler at once.
+    Batch(usize),
+}
+
+impl Grouping {
+    /// The most messages of one transaction.
+    pub fn limit(self) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Shared(limit) | Self::Batch(limit) => limit.max(1),
+        }
+    }
 }
 
 /// A message made ready for a job.
@@ -68,6 +108,9 @@ pub trait Job<H>: Send + Sync {
     fn prepare(&self, message: &Message) -> Result<Prepared, Rejection>;
     /// Enters the handler.
     async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult;
+    /// Enters the handler of a [batch](Grouping::Batch) job with all of these messages, each with
+    /// its context.
+    async fn run_batch(&self, tx: &mut H, payloads: Vec<Payload>, contexts: Vec<Context>) -> JobResult;
 }
 
 /// What a job can be sent: decoded by serde, owned, and movable between threads.
@@ -114,6 +157,8 @@ impl<H, P> Declaration<H, P> {
             backoff: Backoff::default(),
             timeout: Duration::from_secs(30),
             isolation: Isolation::default(),
+            ordering: Ordering::default(),
+            grouping: Grouping::default(),
         };
         Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), entry }
     }
@@ -219,5 +264,9 @@ impl<H: Handle, P: JobPayload> Job<H> for Declaration<H, P> {
     async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult {
         let payload = payload.downcast::<P>().expect("a payload is run by the job that prepared it");
         (self.entry)(tx, *payload, context).await
+    }
+
+    async fn run_batch(&self, _tx: &mut H, _payloads: Vec<Payload>, _contexts: Vec<Context>) -> JobResult {
+        unreachable!("no job can be declared a batch job yet")
     }
 }

@@ -210,6 +210,27 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// that ended in time has done is not thrown away for the last instants. The future must be
     /// polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
+    /// [`commit`](Self::commit), and the next transaction in the same trip. `None`: committed, but
+    /// this connection can serve no other transaction, or none of these terms.
+    fn commit_and_begin(
+        &self,
+        tx: Self::Tx,
+        budget: Duration,
+        next: Terms,
+    ) -> impl Future<Output = Result<Option<Self::Tx>, CommitError>> + Send;
+    /// The dedup inserts of several messages of one job in one statement; their keys differ. What
+    /// each found, in their order.
+    fn claim_all(
+        &self,
+        tx: &mut Self::Tx,
+        claims: &[Claim<'_>],
+    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+    /// What claims of one job would find if they were made now: of those whose key is free,
+    /// `Fresh`. Nothing is written, and nothing that is not committed is seen.
+    fn seen(&self, claims: &[Claim<'_>]) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+    /// Why the transaction can serve no further job, for a person: what the last one did to it
+    /// would show in the next.
+    fn disturbed(tx: &Self::Tx) -> Option<&'static str>;
     /// Rolls back; a connection that is not surely clean is closed.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Rolled> + Send;
     /// The first SQL error that came through the handle, without values: what a handler swallowed

@@ -120,6 +120,36 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         Ok(())
     }
 
+    async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
+        self.commit(tx, budget).await?;
+        Ok(self.begin(next).await.ok())
+    }
+
+    async fn claim_all(&self, tx: &mut Tx<DB>, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {
+        let mut all = Vec::new();
+        for claim in claims {
+            all.push(self.claim(tx, *claim).await?);
+        }
+        Ok(all)
+    }
+
+    async fn seen(&self, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {
+        const DOING: &str = "looking for keys";
+        let mut lease = self.slots.acquire().await?;
+        let mut all = Vec::new();
+        for claim in claims {
+            let found = DB::look(&mut lease.session.conn, claim).await;
+            let found = found.map_err(|error| StoreError::driver::<DB>(DOING, error))?;
+            all.push(found.map_or(Claimed::Fresh, |stored| judge(stored, claim)));
+        }
+        self.slots.give_back(lease);
+        Ok(all)
+    }
+
+    fn disturbed(tx: &Tx<DB>) -> Option<&'static str> {
+        (tx.notes.tainted || tx.notes.lent || tx.notes.cut || tx.notes.refused).then_some("changed")
+    }
+
     async fn rollback(&self, tx: Tx<DB>) -> Rolled {
         let Tx { mut lease, notes } = tx;
         if notes.cut {
