@@ -50,7 +50,7 @@ pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migration
 pub use self::transaction::SqlStore;
 
 /// How a job's transaction is opened.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// The isolation level, where the database has a choice.
     pub isolation: Isolation,
