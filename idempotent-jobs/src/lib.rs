@@ -73,7 +73,7 @@ mod worker;
 
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
-pub use crate::extract::{Extract, Meta, State};
+pub use crate::extract::{Extract, ExtractBatch, Meta, State};
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
 pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
