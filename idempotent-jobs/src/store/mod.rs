@@ -11,6 +11,8 @@
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
+mod claims;
+mod commit;
 mod describe;
 mod dialect;
 mod executor;
