@@ -319,3 +319,6 @@ impl<H: Handle, P: JobPayload> Job<H> for Declaration<H, P> {
 fn own<P: 'static>(payload: Payload) -> P {
     *payload.downcast().expect("a payload is run by the job that prepared it")
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,19 @@ pub use crate::worker::{Worker, WorkerBuilder, run};
 ///     # let (_, _, _, _) = (tx, job, meta, headers);
 ///     Ok(())
 /// }
+///
+/// /// One statement for up to 100 messages.
+/// #[idempotent_job(name = "count", ordering = none, batch = 100)]
+/// async fn count(tx: &mut PgTx, jobs: Vec<Charge>, metas: Vec<Meta>) -> JobResult {
+///     let amounts: Vec<i64> = jobs.iter().map(|job| job.amount_cents).collect();
+///     let keys: Vec<String> = metas.into_iter().map(|meta| meta.key).collect();
+///     sqlx::query("INSERT INTO amounts (key, amount_cents) SELECT * FROM unnest($1::text[], $2::bigint[])")
+///         .bind(keys)
+///         .bind(amounts)
+///         .execute(&mut *tx)
+///         .await?;
+///     Ok(())
+/// }
 /// # }
 /// ```
 pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
