@@ -40,7 +40,7 @@ impl<S: Store> Desk<S> {
     /// Keeps a transaction in which nothing was written. Under the higher isolation levels its
     /// snapshot is taken, and the next claim would meet it.
     pub async fn keep(&mut self, engine: &Engine<S>, tx: S::Tx, terms: Terms) {
-        if terms.isolation == Isolation::ReadCommitted {
+        if S::CHAINS && terms.isolation == Isolation::ReadCommitted {
             self.open = Some((tx, terms));
         } else {
             engine.store.rollback(tx).await;
@@ -54,6 +54,9 @@ impl<S: Store> Desk<S> {
         tx: S::Tx,
         budget: std::time::Duration,
     ) -> Result<(), CommitError> {
+        if !S::CHAINS {
+            return engine.store.commit(tx, budget).await;
+        }
         let next = self.then.or_else(|| {
             self.next = engine.take_ahead();
             self.next.as_ref().and_then(|group| engine.terms_of(group))

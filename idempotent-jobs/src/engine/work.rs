@@ -16,6 +16,8 @@ pub(crate) async fn work<S: Store>(engine: Arc<Engine<S>>) {
         if engine.classes.class(group.class).jobs.is_empty() {
             engine.refuse(group.tasks);
         } else if group.looking {
+            // It takes a connection of its own, and this worker's may be the last.
+            desk.clear(&engine).await;
             engine.look(group).await;
         } else {
             engine.pass(group, &mut desk).await;

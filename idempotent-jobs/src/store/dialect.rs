@@ -25,6 +25,8 @@ pub trait Dialect: Database + fmt::Debug {
     const HANDLE: &'static str;
     /// The database's name in messages.
     const DATABASE: &'static str;
+    /// Whether the next transaction may begin in the trip of a commit.
+    const CHAINS: bool;
     /// How its statements are told apart.
     const SYNTAX: Syntax;
     /// What the guard keeps beside a connection; dropped before it.

@@ -194,6 +194,9 @@ pub type Committed<'a> = &'a (dyn Fn(&str, i32) -> Option<i64> + Send + Sync);
 pub trait Store: Sized + Send + Sync + 'static {
     /// The handle lent to jobs.
     type Tx: Handle;
+    /// Whether one transaction may follow another at once: not where it would keep a lock from
+    /// everybody else.
+    const CHAINS: bool;
     /// Connects, migrates (or finds the tables), checks.
     fn open(url: &str, connections: usize) -> impl Future<Output = Result<Self, StoreError>> + Send;
     /// How many transactions may run side by side.

@@ -31,6 +31,7 @@ pub struct SqlStore<DB: Dialect> {
 
 impl<DB: Dialect> Store for SqlStore<DB> {
     type Tx = Tx<DB>;
+    const CHAINS: bool = DB::CHAINS;
 
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;

@@ -36,6 +36,7 @@ impl IsolationLevels for PgTx {}
 impl Dialect for Postgres {
     const HANDLE: &'static str = "PgTx";
     const DATABASE: &'static str = "PostgreSQL";
+    const CHAINS: bool = true;
     const SYNTAX: Syntax = Syntax::Postgres;
     const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
