@@ -5,9 +5,9 @@
 //! `postgres/` and `sqlite/`, files of the same names in the same order.
 //!
 //! The invariant, and where it is kept: a claim is durable exactly when the effects of its
-//! handler are. `transaction` opens a savepoint with a name no handler knows and releases it
-//! before COMMIT, which fails when the transaction is not the one that was opened or is
-//! aborted. Ending the transaction is refused by the [handle](handle), and round it by the
+//! handler are. `transaction` opens a savepoint with a name no handler knows and `commit`
+//! releases it before COMMIT, which fails when the transaction is not the one that was opened or
+//! is aborted. Ending the transaction is refused by the [handle](handle), and round it by the
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
@@ -189,8 +189,8 @@ pub type Committed<'a> = &'a (dyn Fn(&str, i32) -> Option<i64> + Send + Sync);
 
 /// The port to a database.
 ///
-/// Invariant: after `commit` returned `Ok`, the claim and every write made through the handle
-/// are durable; after it returned anything but `Ok` and `Unknown`, none is.
+/// Invariant: after `commit` or `commit_and_begin` returned `Ok`, the claim and every write made
+/// through the handle are durable; after anything but `Ok` and `Unknown`, none is.
 pub trait Store: Sized + Send + Sync + 'static {
     /// The handle lent to jobs.
     type Tx: Handle;
@@ -216,7 +216,9 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// polled to its end; dropped, it counts as `Unknown`.
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// [`commit`](Self::commit), and the next transaction in the same trip. `None`: committed, but
-    /// this connection can serve no other transaction, or none of these terms.
+    /// none was opened behind it, since isolation differs, or the handler left something that
+    /// would show in it, or it failed to open. One that turns out not to be needed is rolled back
+    /// at once, never left idle: it holds the write lock of SQLite.
     fn commit_and_begin(
         &self,
         tx: Self::Tx,
@@ -224,14 +226,16 @@ pub trait Store: Sized + Send + Sync + 'static {
         next: Terms,
     ) -> impl Future<Output = Result<Option<Self::Tx>, CommitError>> + Send;
     /// The dedup inserts of several messages of one job in one statement; their keys differ. What
-    /// each found, in their order.
+    /// each found, in their order. Waits as a single claim does.
     fn claim_all(
         &self,
         tx: &mut Self::Tx,
         claims: &[Claim<'_>],
     ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
     /// What claims of one job would find if they were made now: of those whose key is free,
-    /// `Fresh`. Nothing is written, and nothing that is not committed is seen.
+    /// `Fresh`. Nothing is written, and nothing that is not committed is seen. Takes a connection
+    /// of its own, as `begin` does: who holds a transaction and has no other connection left would
+    /// wait for itself.
     fn seen(&self, claims: &[Claim<'_>]) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
     /// Why the transaction can serve no further job, for a person: what the last one did to it
     /// would show in the next.
