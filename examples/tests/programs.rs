@@ -29,6 +29,14 @@ fn state_bills_each_parcel_once() {
 }
 
 #[test]
+fn batch_stores_many_readings_by_one_statement() {
+    let line = said(program(env!("CARGO_BIN_EXE_batch")).output().unwrap());
+    let statements = line.strip_prefix("24 readings by ").and_then(|rest| rest.strip_suffix(" statements\n"));
+    let statements: u32 = statements.expect(&line).parse().unwrap();
+    assert!(statements < 24, "{line}");
+}
+
+#[test]
 fn producer_only_needs_no_database() {
     let broker = Broker::start(&[("orders", 1)]).unwrap();
     for offset in 0..2 {

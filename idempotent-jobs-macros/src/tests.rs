@@ -42,13 +42,18 @@ fn mistakes(expansion: &TokenStream) -> usize {
     expansion.to_string().matches("compile_error").count()
 }
 
+/// The block after the item is read at one glance.
+fn assert_short(expansion: &TokenStream, item: TokenStream) {
+    let block: TokenStream = expansion.clone().into_iter().skip(item.into_iter().count()).collect();
+    let text = prettyplease::unparse(&syn::parse2(block).expect("one item"));
+    assert!(text.lines().count() < 25, "{} lines:\n{text}", text.lines().count());
+}
+
 #[test]
 fn a_job_becomes_a_short_block() {
     let (args, item) = readme();
     let expansion = job::expand(args, &item);
-    let block: TokenStream = expansion.clone().into_iter().skip(item.into_iter().count()).collect();
-    let text = prettyplease::unparse(&syn::parse2(block).expect("one item"));
-    assert!(text.lines().count() < 25, "{} lines:\n{text}", text.lines().count());
+    assert_short(&expansion, item);
     assert_snapshot("job", expansion);
 }
 
@@ -96,7 +101,9 @@ fn a_batch_job_of_a_message() {
     let item = quote! {
         async fn charge(tx: &mut SqliteTx, jobs: std::vec::Vec<Charge>) -> JobResult { Ok(()) }
     };
-    assert_snapshot("batch_job_of_message", job::expand(quote!(batch = 2), &item));
+    let expansion = job::expand(quote!(batch = 2), &item);
+    assert_short(&expansion, item);
+    assert_snapshot("batch_job_of_message", expansion);
 }
 
 /// A list is told by its tokens, and one mistake about it does not become two.

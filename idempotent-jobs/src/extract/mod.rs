@@ -18,7 +18,7 @@ use crate::error::JobError;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an extractor",
     label = "not an extractor",
-    note = "after the handle and the payload a job may take `State<T>`, `Headers`, `Meta`, or a type that implements `Extract`"
+    note = "after the handle and the payload a job may take `State<T>`, `Headers`, `Meta`, or a type that implements `Extract`; a batch job takes a `Vec` of each"
 )]
 pub trait Extract: Sized + Send {
     /// Checked when the worker starts: what this extractor needs of it.
