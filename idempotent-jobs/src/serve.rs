@@ -99,8 +99,9 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, .. } = builder;
-    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe });
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, .. } = builder;
+    let memory = memory_budget / 2;
+    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe, memory });
     let settings = Settings { on_gap, ..Settings::default() };
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
     consume(engine, consumer, shutdown, shutdown_timeout).await
@@ -276,6 +277,6 @@ impl WorkerBuilder {
         if let Some(group) = self.group_id.take() {
             properties = properties.group(group);
         }
-        properties.set_all(std::mem::take(&mut self.properties))
+        properties.set_all(std::mem::take(&mut self.properties)).prefetch(self.memory_budget / 2)
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Parts<S: Store> {
     pub jobs: Vec<Routed<S>>,
     pub states: Arc<States>,
     pub probe: Arc<dyn Probe>,
+    /// How many bytes the messages in all lanes may take.
+    #[expect(dead_code, reason = "lanes are bounded one by one so far")]
+    pub memory: usize,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -65,7 +68,7 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe } = parts;
+        let Parts { store, group, jobs, states, probe, memory: _ } = parts;
         Arc::new(Self {
             store,
             group,
