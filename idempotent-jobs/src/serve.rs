@@ -99,9 +99,16 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, .. } = builder;
-    let (memory, session_timeout) = (32 << 20, Duration::from_secs(45));
-    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe, memory, session_timeout });
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, .. } = builder;
+    let engine = Engine::new(Parts {
+        store,
+        group,
+        jobs,
+        states: Arc::new(states),
+        probe,
+        memory: memory_budget / 2,
+        session_timeout: properties.session_timeout(),
+    });
     let settings = Settings { on_gap, ..Settings::default() };
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
     consume(engine, consumer, shutdown, shutdown_timeout).await
@@ -277,6 +284,6 @@ impl WorkerBuilder {
         if let Some(group) = self.group_id.take() {
             properties = properties.group(group);
         }
-        properties.set_all(std::mem::take(&mut self.properties))
+        properties.set_all(std::mem::take(&mut self.properties)).prefetch(self.memory_budget / 2)
     }
 }

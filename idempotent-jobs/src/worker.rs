@@ -57,6 +57,7 @@ pub struct WorkerBuilder {
     pub(crate) expected: Vec<String>,
     pub(crate) shared: Vec<String>,
     pub(crate) on_gap: OnGap,
+    pub(crate) memory_budget: usize,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -76,6 +77,7 @@ impl Default for WorkerBuilder {
             expected: Vec::new(),
             shared: Vec::new(),
             on_gap: OnGap::default(),
+            memory_budget: 64 << 20,
             probe: Arc::new(Unwatched),
         }
     }
@@ -160,6 +162,14 @@ impl WorkerBuilder {
     /// worker stops and names them.
     pub fn on_gap(mut self, on_gap: OnGap) -> Self {
         self.on_gap = on_gap;
+        self
+    }
+
+    /// How many bytes of messages the worker may hold; 64 MiB by default, at least 8 MiB. One half
+    /// is for what the Kafka client fetches ahead from each broker, the other for messages that
+    /// wait for their jobs. A batch or message that is larger by itself is taken all the same.
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.memory_budget = bytes;
         self
     }
 

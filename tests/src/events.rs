@@ -64,6 +64,7 @@ impl Seen {
 
     /// Counts and last lines, for whoever reads a failure.
     pub fn describe(&self) -> String {
+        const LINES: usize = 80;
         let mut text = String::new();
         let mut counts: Vec<_> =
             self.counts.iter().map(|((source, point), n)| (*source, format!("{point:?}"), n)).collect();
@@ -71,7 +72,7 @@ impl Seen {
         for (source, point, n) in counts {
             let _ = writeln!(text, "  program {source}: {n} × {point}");
         }
-        for (source, line) in self.said.iter().rev().take(40).rev() {
+        for (source, line) in self.said.iter().rev().take(LINES).rev() {
             let _ = writeln!(text, "  program {source} | {line}");
         }
         text

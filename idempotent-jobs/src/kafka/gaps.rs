@@ -42,8 +42,10 @@ impl fmt::Display for Gap {
 pub(super) type Found = KafkaResult<Option<Gap>>;
 
 /// Looks for gaps in partitions, each with its next offset if it is known; else the group's
-/// committed one counts. No look is begun after half of `budget`, and none takes longer than
-/// that: partitions for which there is no time are left out, but never all of them.
+/// committed one counts. One question to each broker is for all of its partitions, since each
+/// waits behind a fetch; where that fails they are asked for one by one. No look is begun after
+/// half of `budget`, and none takes longer than that: partitions for which there is no time are
+/// left out, but never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: Vec<(Partition, Option<i64>)>,
@@ -52,16 +54,25 @@ pub(super) fn find<C: ConsumerContext>(
     let (began, budget) = (Instant::now(), budget / 2);
     let unknown = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition);
     let mut committed = committed(consumer, unknown, budget);
+    let mut known = |(partition, next): (Partition, Option<i64>)| {
+        let next = match (next, &mut committed) {
+            (Some(next), _) => Ok(Some(next)),
+            (None, Ok(offsets)) => offsets.remove(&partition).unwrap_or(Ok(None)),
+            (None, Err(error)) => Err(error.clone()),
+        };
+        (partition, next)
+    };
+    let partitions: Vec<(Partition, KafkaResult<Option<i64>>)> = partitions.into_iter().map(&mut known).collect();
+    let wanted = partitions.iter().filter(|(_, next)| matches!(next, Ok(Some(_)))).map(|(partition, _)| partition);
+    let starts = starts(consumer, wanted, budget);
     let mut found = Vec::new();
     let mut looked = false;
     for (partition, next) in partitions {
-        let next = match next {
-            Some(next) => Ok(Some(next)),
-            None => match &mut committed {
-                Ok(offsets) => offsets.remove(&partition).unwrap_or(Ok(None)),
-                Err(error) => Err(error.clone()),
-            },
-        };
+        if let (Ok(Some(next)), Some(start)) = (&next, starts.get(&partition)) {
+            found.push((partition.clone(), Ok(gap(&partition, *next, *start))));
+            looked = true;
+            continue;
+        }
         let late = began.elapsed() > budget;
         let result = match next {
             Ok(Some(_)) if late && looked => continue,
@@ -77,7 +88,33 @@ pub(super) fn find<C: ConsumerContext>(
 
 fn look<C: ConsumerContext>(consumer: &BaseConsumer<C>, partition: &Partition, next: i64, timeout: Duration) -> Found {
     let (start, _) = consumer.fetch_watermarks(&partition.topic, partition.number, timeout)?;
-    Ok((next < start).then(|| Gap { partition: partition.clone(), next, start }))
+    Ok(gap(partition, next, start))
+}
+
+fn gap(partition: &Partition, next: i64, start: i64) -> Option<Gap> {
+    (next < start).then(|| Gap { partition: partition.clone(), next, start })
+}
+
+/// Where the logs start, as far as the brokers say it.
+fn starts<'a, C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: impl Iterator<Item = &'a Partition>,
+    timeout: Duration,
+) -> BTreeMap<Partition, i64> {
+    let mut wanted = list(partitions);
+    // In a question for times, the beginning is a time.
+    if wanted.count() == 0 || wanted.set_all_offsets(Offset::Beginning).is_err() {
+        return BTreeMap::new();
+    }
+    let Ok(answer) = consumer.offsets_for_times(wanted, timeout) else { return BTreeMap::new() };
+    let elements = answer.elements();
+    let start = elements.iter().filter_map(|element| match (element.error(), element.offset()) {
+        (Ok(()), Offset::Offset(start)) => {
+            Some((Partition { topic: element.topic().into(), number: element.partition() }, start))
+        }
+        _ => None,
+    });
+    start.collect()
 }
 
 /// The committed offset of each partition, if it has one.

@@ -36,6 +36,8 @@ pub(super) struct Membership {
 pub(super) struct State {
     pub(super) owned: BTreeSet<Partition>,
     pub(super) paused: BTreeSet<Partition>,
+    /// Paused since messages of them are held.
+    pub(super) holding: BTreeSet<Partition>,
     /// Not yet compared with the start of the log, since they were assigned or reset.
     pub(super) unchecked: BTreeSet<Partition>,
     /// The offset after the last accepted message, since the assignment.
@@ -90,11 +92,29 @@ impl State {
         format!("{}/{}{next}", at.topic, at.number)
     }
 
+    /// Those whose pause librdkafka would remember into their next assignment.
+    fn paused_of(&self, partitions: &[Partition]) -> Vec<Partition> {
+        let paused = |partition: &&Partition| self.paused.contains(*partition) || self.holding.contains(*partition);
+        partitions.iter().filter(paused).cloned().collect()
+    }
+
+    /// Those that have delivered and are not paused here.
+    pub(super) fn flowing(&self) -> Vec<Partition> {
+        let flowing = |at: &&Partition| {
+            self.owned.contains(*at)
+                && !self.paused.contains(*at)
+                && !self.holding.contains(*at)
+                && !self.unchecked.contains(*at)
+        };
+        self.next.keys().filter(flowing).cloned().collect()
+    }
+
     fn forget(&mut self, partitions: &[Partition]) {
         self.rebalances += 1;
         for partition in partitions {
             self.owned.remove(partition);
             self.paused.remove(partition);
+            self.holding.remove(partition);
             self.unchecked.remove(partition);
             self.next.remove(partition);
         }
@@ -119,7 +139,11 @@ impl Membership {
         list.elements().iter().map(|element| state.partition(element.topic(), element.partition())).collect()
     }
 
-    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
+    /// librdkafka is not asked to pause or resume a partition before it delivered: it starts the
+    /// partition on a thread of its own meanwhile, and whichever of the two requests is numbered
+    /// first but queued second it drops as outdated, without a word. A dropped start would leave
+    /// the partition assigned and never read.
+    fn assigned(&self, partitions: &[Partition]) {
         {
             let mut state = self.state();
             state.forget(partitions);
@@ -127,22 +151,20 @@ impl Membership {
             state.unchecked.extend(partitions.iter().cloned());
         }
         info!(partitions = %Listed(partitions), "partitions assigned");
-        // Until they are looked at: a look would wait behind a fetch, and what is fetched be held.
-        if let Err(error) = consumer.pause(&list(partitions)) {
-            warn!(%error, "assigned partitions could not be paused; their messages are held in memory");
-        }
         self.intake.assigned(partitions);
     }
 
     fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
-        let leaving = {
+        let (leaving, paused) = {
             let mut state = self.state();
+            let paused = state.paused_of(partitions);
             state.forget(partitions);
-            state.leaving
+            (state.leaving, paused)
         };
         if leaving {
             return;
         }
+        self.forget_pauses(consumer, &paused);
         if consumer.assignment_lost() {
             warn!(partitions = %Listed(partitions), "partitions lost: another member may own them already");
             return self.intake.lost(partitions);
@@ -150,6 +172,17 @@ impl Membership {
         let positions = self.intake.revoked(partitions, after(self.revoke_budget));
         info!(partitions = %Listed(partitions), "partitions revoked");
         commit_and_wait(consumer, positions);
+    }
+}
+
+impl Membership {
+    /// Nothing is delivered by this: during a rebalance librdkafka pauses everything itself.
+    fn forget_pauses(&self, consumer: &BaseConsumer<Self>, paused: &[Partition]) {
+        if !paused.is_empty()
+            && let Err(error) = consumer.resume(&list(paused))
+        {
+            warn!(%error, partitions = %Listed(paused), "partitions that are given up could not be resumed");
+        }
     }
 }
 
@@ -266,11 +299,11 @@ impl ConsumerContext for Membership {
         }
     }
 
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance
             && list.count() > 0
         {
-            self.assigned(consumer, &self.partitions(list));
+            self.assigned(&self.partitions(list));
         }
     }
 }

@@ -13,6 +13,7 @@ mod log;
 mod membership;
 mod native;
 mod poller;
+mod prefetch;
 mod producer;
 mod properties;
 mod send_error;
@@ -81,6 +82,12 @@ pub trait Intake: Send + Sync + 'static {
     /// These positions were committed.
     fn committed(&self, positions: &[Position]);
     /// The client was polled just now: it is alive, and takes part in its group.
+    ///
+    /// Called on the consumer's thread after each turn of polling, from the start until the stop:
+    /// every 50 ms when nothing comes, and after 256 messages when many do. Later than that only
+    /// while another call of this trait has not returned, while a rebalance waits (`revoked`, and
+    /// the commit behind it), and for up to 3 s while a broker is asked that does not answer.
+    /// Whoever slept finds the last call as old as the sleep until the thread polls again.
     fn polled(&self) {}
     /// The client cannot go on; no further message will be accepted.
     fn failed(&self, error: Error);

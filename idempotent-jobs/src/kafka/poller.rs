@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use super::consumer::{OnGap, Settings, Stop};
 use super::faults::{self, Fault};
 use super::log::Sparing;
-use super::membership::{Membership, commit_and_wait, list};
+use super::membership::{Membership, State, commit_and_wait, list};
 use super::native::{self, Commit, Verdict};
 use super::{Partition, Position, Room, after, gaps};
 use crate::error::Error;
@@ -24,9 +24,14 @@ const WHILE_PAUSED: Duration = Duration::from_millis(5);
 const BURST: usize = 256;
 /// After this an unanswered commit is given up; the next interval sends the newest positions.
 const COMMIT_GIVEN_UP: Duration = Duration::from_secs(30);
-/// How long looks at the brokers may keep the thread from polling, each time. Half of it is more
-/// than a fetch may wait at the broker, behind which a look waits.
+/// How long looks at the brokers may keep the thread from polling, each time.
 const LOOK: Duration = Duration::from_millis(1_500);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+/// What a look takes beside the fetch that it waits behind at the broker.
+const BESIDE_FETCH: Duration = Duration::from_millis(250);
+/// Between two resumes of everything that flows: librdkafka drops a resume that crosses a pause of
+/// its own at the start of a rebalance, and such a partition would stay paused.
+const RESUME_AGAIN: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
@@ -36,7 +41,10 @@ pub(super) struct Poller {
     settings: Settings,
     stop: Arc<Stop>,
     next_commit: Instant,
+    next_resume: Instant,
     topics: Vec<String>,
+    /// Half of it is more than a fetch may wait at the broker.
+    look: Duration,
     later: gaps::Later,
     /// Since when some topic is said to be unknown, when to ask again, and librdkafka's words.
     missing: Option<(Instant, Instant, String)>,
@@ -55,14 +63,18 @@ impl Poller {
         settings: Settings,
         topics: &[String],
         stop: Arc<Stop>,
+        fetch_wait: Duration,
     ) -> Self {
+        let look = (2 * (fetch_wait + BESIDE_FETCH)).clamp(LOOK, LONGEST_LOOK);
         Self {
             commit: None,
             consumer,
             settings,
             stop,
             next_commit: Instant::now(),
+            next_resume: Instant::now(),
             topics: topics.to_vec(),
+            look,
             later: gaps::Later::default(),
             missing: None,
             trouble: Sparing::new(Duration::from_secs(30)),
@@ -79,6 +91,7 @@ impl Poller {
             self.look_for_gaps();
             self.look_for_missing();
             self.relieve();
+            self.resume_again();
             self.commit_settled();
         };
         self.leave(deadline);
@@ -122,7 +135,12 @@ impl Poller {
                 return;
             }
             if state.unchecked.contains(&partition) {
-                return state.held.push(message);
+                state.held.push(message);
+                let first = state.holding.insert(partition.clone());
+                drop(state);
+                return if first {
+                    self.ask_to_pause(&partition)
+                };
             }
             state.next.insert(partition.clone(), message.coordinates.offset + 1);
             partition
@@ -133,10 +151,13 @@ impl Poller {
     }
 
     fn pause(&self, partition: Partition) {
-        if !self.membership().state().paused.insert(partition.clone()) {
-            return;
+        if self.membership().state().paused.insert(partition.clone()) {
+            self.ask_to_pause(&partition);
         }
-        if let Err(error) = self.consumer.pause(&list([&partition])) {
+    }
+
+    fn ask_to_pause(&self, partition: &Partition) {
+        if let Err(error) = self.consumer.pause(&list([partition])) {
             warn!(%error, topic = %partition.topic, partition = partition.number, "could not be paused; its messages are kept in memory");
         }
     }
@@ -147,13 +168,26 @@ impl Poller {
         self.resume(&relieved);
     }
 
+    /// A partition that is not paused is left alone by librdkafka, at no cost.
+    fn resume_again(&mut self) {
+        if Instant::now() < self.next_resume {
+            return;
+        }
+        self.next_resume = after(RESUME_AGAIN);
+        let flowing = self.membership().state().flowing();
+        if !flowing.is_empty()
+            && let Err(error) = self.consumer.resume(&list(&flowing))
+        {
+            warn!(%error, "partitions could not be resumed; tried again");
+        }
+    }
+
     fn resume(&self, partitions: &[Partition]) {
         if partitions.is_empty() {
             return;
         }
         if let Err(error) = self.consumer.resume(&list(partitions)) {
             warn!(%error, "paused partitions could not be resumed; tried again");
-            self.membership().state().paused.extend(partitions.iter().cloned());
         }
     }
 
@@ -174,7 +208,7 @@ impl Poller {
         }
         due.sort_by_key(|(partition, _)| self.later.times(partition));
         let (mut checked, mut lost) = (Vec::new(), Vec::new());
-        for (partition, found) in gaps::find(&self.consumer, due, LOOK) {
+        for (partition, found) in gaps::find(&self.consumer, due, self.look) {
             match found {
                 Ok(gap) => {
                     lost.extend(gap);
@@ -210,8 +244,6 @@ impl Poller {
         if self.trouble.due() {
             warn!(%error, %topic, partition = number, "cannot compare the committed offset with the log yet; no message of the partition is handed over before");
         }
-        // Whatever it fetches meanwhile would be held in memory.
-        let _ = self.consumer.pause(&list([partition]));
     }
 
     /// librdkafka names an unknown topic once; whether it is back, the brokers have to be asked.
@@ -222,12 +254,17 @@ impl Poller {
             self.missing = Some((since, next, text));
             return;
         }
-        let answers: Vec<(&String, Fault)> =
-            self.topics.iter().map(|topic| (topic, missing(&self.consumer, topic, LOOK))).collect();
-        if let Some((topic, _)) = answers.iter().find(|(_, fault)| *fault == Fault::Missing) {
-            return self.fail(format!("topic {topic}: {text}: {}", faults::MISSING));
+        let answers: Vec<Fault> = (self.topics.iter())
+            .take_while(|_| now.elapsed() < LOOK)
+            .map(|topic| missing(&self.consumer, topic, LOOK))
+            .collect();
+        if let Some(index) = answers.iter().position(|fault| *fault == Fault::Missing) {
+            return self.fail(format!("topic {}: {text}: {}", self.topics[index], faults::MISSING));
         }
-        if answers.iter().any(|(_, fault)| *fault != Fault::Nothing) {
+        if answers.len() < self.topics.len() || answers.iter().any(|fault| *fault != Fault::Nothing) {
+            // The next time it begins with those for which there was no time.
+            let asked = answers.len() % self.topics.len().max(1);
+            self.topics.rotate_left(asked);
             self.missing = Some((since, now + BETWEEN_LOOKS, text));
         }
     }
@@ -239,8 +276,9 @@ impl Poller {
         let (held, running) = {
             let mut state = self.membership().state();
             checked.iter().for_each(|partition| _ = state.unchecked.remove(partition));
-            let running: Vec<Partition> =
-                checked.into_iter().filter(|partition| !state.paused.contains(partition)).collect();
+            let State { holding, paused, .. } = &mut *state;
+            let held = checked.into_iter().filter(|partition| holding.remove(partition));
+            let running: Vec<Partition> = held.filter(|partition| !paused.contains(partition)).collect();
             (std::mem::take(&mut state.held), running)
         };
         self.resume(&running);

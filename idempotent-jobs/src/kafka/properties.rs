@@ -9,6 +9,8 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 
+use super::prefetch;
+
 /// Where the brokers are, which group reads, and every librdkafka property besides.
 ///
 /// Nothing is checked until a client is made or [`problems`](Self::problems) is called; then
@@ -20,9 +22,10 @@ use rdkafka::types::RDKafkaConfRes;
 /// Defaults, all of which may be set: `auto.offset.reset=earliest`,
 /// `isolation.level=read_committed`, `allow.auto.create.topics=false`, and for the classic group
 /// protocol `partition.assignment.strategy=range,roundrobin`, `session.timeout.ms=6000`,
-/// `heartbeat.interval.ms=2000`. Memory: at most 16 MiB are fetched ahead
-/// (`queued.max.messages.kbytes`), 1,000 messages a partition (`queued.min.messages`), 256 KiB a
-/// partition and 8 MiB in one answer (`fetch.message.max.bytes`, `fetch.max.bytes`); the producer
+/// `heartbeat.interval.ms=2000`. What is fetched ahead follows from [`prefetch`](Self::prefetch),
+/// 32 MiB by default: 16 MiB (`queued.max.messages.kbytes`), 8,192 messages
+/// (`queued.min.messages`), 8 MiB in one answer (`fetch.max.bytes`) and 256 KiB of a partition
+/// (`fetch.message.max.bytes`). The producer
 /// queues at most 64 MiB (`queue.buffering.max.kbytes`) for at most 30 s (`message.timeout.ms`),
 /// and places keys as Kafka's Java clients do (`partitioner=murmur2_random`).
 #[derive(Clone, Default)]
@@ -30,6 +33,7 @@ pub struct Properties {
     brokers: String,
     group: Option<String>,
     pairs: BTreeMap<String, String>,
+    prefetch: Option<usize>,
     pub(super) problems: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
@@ -59,15 +63,10 @@ const CLASSIC_ONLY: &[&str] =
     &["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
 
 const COMMON: &[(&str, &str)] = &[("allow.auto.create.topics", "false")];
-const CONSUMER: &[(&str, &str)] = &[
-    ("auto.offset.reset", "earliest"),
-    ("isolation.level", "read_committed"),
-    ("queued.min.messages", "1000"),
-    ("queued.max.messages.kbytes", "16384"),
-    ("fetch.message.max.bytes", "262144"),
-    ("fetch.max.bytes", "8388608"),
-    ("fetch.queue.backoff.ms", "20"),
-];
+const CONSUMER: &[(&str, &str)] =
+    &[("auto.offset.reset", "earliest"), ("isolation.level", "read_committed"), ("fetch.queue.backoff.ms", "20")];
+/// Of classic members; also what is assumed where the brokers decide.
+const SESSION: Duration = Duration::from_secs(6);
 const CLASSIC: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "range,roundrobin"),
     ("session.timeout.ms", "6000"),
@@ -118,12 +117,24 @@ impl Properties {
         self
     }
 
+    /// How many bytes a consumer may hold that were fetched and not yet handed over; at least
+    /// 4 MiB. Properties that are set by name win over what follows from it.
+    ///
+    /// It is meant for messages of some hundred bytes and more, and holds for each broker: a
+    /// batch that is larger than all of it still comes, since the partition would stand still.
+    #[must_use]
+    pub fn prefetch(mut self, bytes: usize) -> Self {
+        self.prefetch = Some(bytes);
+        self
+    }
+
     /// These, with everything that `others` set in its place.
     pub(super) fn overridden(mut self, others: Self) -> Self {
         if !others.brokers.is_empty() {
             self.brokers = others.brokers;
         }
         self.group = others.group.or(self.group);
+        self.prefetch = others.prefetch.or(self.prefetch);
         self.pairs.extend(others.pairs);
         self.problems.extend(others.problems);
         self.warnings.extend(others.warnings);
@@ -164,6 +175,7 @@ impl Properties {
             problems.push("no consumer group: give one with `KAFKA_GROUP_ID` or `.group_id(…)`".to_owned());
         }
         problems.extend(self.protocol_problems());
+        problems.extend(self.prefetch.and_then(prefetch::problem));
         problems
     }
 
@@ -196,10 +208,31 @@ impl Properties {
         self.pairs.get("group.protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer"))
     }
 
+    /// How long a member may be silent before its partitions go to others.
+    ///
+    /// With `group.protocol=consumer` the brokers decide it and do not tell; 6 s are assumed
+    /// then, below Kafka's own 45 s. Who asks wants to know when ownership must be doubted: to
+    /// doubt early costs nothing while the client polls, to doubt late runs what others own.
+    pub fn session_timeout(&self) -> Duration {
+        self.millis_of("session.timeout.ms").unwrap_or(SESSION)
+    }
+
+    /// How long brokers may keep a fetch while there is nothing to send.
+    pub(super) fn fetch_wait(&self) -> Duration {
+        self.millis_of("fetch.wait.max.ms").unwrap_or(Duration::from_millis(500))
+    }
+
+    fn millis_of(&self, name: &str) -> Option<Duration> {
+        self.pairs.get(name).and_then(|value| value.trim().parse().ok()).map(Duration::from_millis)
+    }
+
     /// What a consumer of the group is made from.
     pub(super) fn consumer(&self) -> Result<ClientConfig, Vec<String>> {
         refuse(self.problems())?;
         let mut config = self.with_defaults(&[COMMON, CONSUMER, if self.consumer_protocol() { &[] } else { CLASSIC }]);
+        for (name, value) in prefetch::derived(self.prefetch.unwrap_or(prefetch::DEFAULT), &self.pairs) {
+            config.set(name, value);
+        }
         config.set("group.id", self.group.as_deref().unwrap_or_default());
         config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
         config.remove("acks").remove("request.required.acks").remove("enable.idempotence").remove("auto.commit.enable");
@@ -233,8 +266,7 @@ impl Properties {
         config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         config.set("bootstrap.servers", &self.brokers).set("client.id", "idempotent-jobs");
         for (name, value) in defaults.iter().copied().flatten() {
-            let alias = ALIASES.iter().find(|(main, _)| main == name);
-            if !alias.is_some_and(|(_, alias)| self.pairs.contains_key(*alias)) {
+            if !is_set(&self.pairs, name) {
                 config.set(*name, *value);
             }
         }
@@ -250,6 +282,12 @@ impl fmt::Debug for Properties {
             self.pairs.iter().map(|(name, value)| (name, if secret(name) { "(secret)" } else { value.as_str() }));
         f.debug_map().entry(&"brokers", &self.brokers).entry(&"group", &self.group).entries(shown).finish()
     }
+}
+
+/// Whether a property is set, by any of its names.
+pub(super) fn is_set(pairs: &BTreeMap<String, String>, name: &str) -> bool {
+    let alias = ALIASES.iter().find(|(main, _)| *main == name);
+    pairs.contains_key(name) || alias.is_some_and(|(_, alias)| pairs.contains_key(*alias))
 }
 
 /// As librdkafka takes it, to which 0 means no end.
@@ -316,6 +354,16 @@ mod tests {
         let got = ["bootstrap.servers", "linger.ms", "client.id"].map(|name| both.get(name).expect("it is set"));
         assert_eq!(got, ["b:2", "2", "env"]);
         assert_eq!(env.overridden(Properties::default()).brokers(), "a:1");
+    }
+
+    #[test]
+    fn the_session_timeout_is_the_one_in_effect() {
+        let sane = Properties::new("a:1").group("g");
+        let config = sane.consumer().expect("they are right");
+        assert_eq!(config.get("session.timeout.ms"), Some(SESSION.as_millis().to_string().as_str()));
+        assert_eq!(sane.session_timeout(), SESSION);
+        assert_eq!(sane.clone().set("session.timeout.ms", "9000").session_timeout(), Duration::from_secs(9));
+        assert_eq!(sane.set("group.protocol", "consumer").session_timeout(), SESSION);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    // What was assigned and revoked when, for whoever reads a failure.
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,idempotent_jobs::kafka=info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     let mut worker = Worker::from_env().probe(orders::follow());
     if let Ok(job) = env::var("CHILD_JOB") {
