@@ -1,7 +1,7 @@
 use super::*;
 use crate::context::Context;
 use crate::context::Handle;
-use crate::job::{Declaration, Grouping, Job, Running};
+use crate::job::{Declaration, Grouping, Running};
 use crate::message::{Coordinates, Headers};
 
 struct NoTx;
