@@ -1,0 +1,64 @@
+//! A database on the PostgreSQL server.
+
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use crate::Failure;
+
+const TABLES: &str = include_str!("../postgres.sql");
+
+/// Its address.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pub url: String,
+}
+
+impl Postgres {
+    /// Makes a new database beside the server's own, with our tables and those of the jobs.
+    pub async fn create(server: &str, name: &str) -> Result<Self, Failure> {
+        let mut conn = PgConnection::connect(server).await?;
+        durable(&mut conn).await?;
+        conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await?;
+        conn.close().await?;
+        let (rest, _) = server.rsplit_once('/').ok_or("DATABASE_URL names no database")?;
+        let made = Self { url: format!("{rest}/{name}") };
+        let mut conn = made.connect().await?;
+        conn.execute(AssertSqlSafe(idempotent_jobs::postgres_migrations_sql())).await?;
+        conn.execute(TABLES).await?;
+        conn.close().await?;
+        Ok(made)
+    }
+
+    pub async fn connect(&self) -> Result<PgConnection, Failure> {
+        Ok(PgConnection::connect(&self.url).await?)
+    }
+
+    /// Nobody inherits rows, dead ones, or pages that are still to be written.
+    pub async fn reset(&self) -> Result<(), Failure> {
+        let mut conn = self.connect().await?;
+        conn.execute("TRUNCATE idempotent_jobs.processed, charges RESTART IDENTITY; CHECKPOINT").await?;
+        Ok(conn.close().await?)
+    }
+
+    /// Claims and effects.
+    pub async fn rows(&self) -> Result<(u64, u64), Failure> {
+        let mut conn = self.connect().await?;
+        let (claims, effects): (i64, i64) =
+            sqlx::query_as("SELECT (SELECT count(*) FROM idempotent_jobs.processed), (SELECT count(*) FROM charges)")
+                .fetch_one(&mut conn)
+                .await?;
+        conn.close().await?;
+        Ok((u64::try_from(claims)?, u64::try_from(effects)?))
+    }
+}
+
+/// Numbers of a server that does not write to disk would say nothing.
+async fn durable(conn: &mut PgConnection) -> Result<(), Failure> {
+    for (setting, wanted) in [("fsync", "on"), ("synchronous_commit", "on"), ("full_page_writes", "on")] {
+        let found: String =
+            sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&mut *conn).await?;
+        if found != wanted {
+            return Err(format!("PostgreSQL runs with {setting} = {found}: set it to {wanted}").into());
+        }
+    }
+    Ok(())
+}
