@@ -7,11 +7,14 @@ use crate::contestant::Contestant;
 use crate::field;
 use crate::kafka::Kafka;
 use crate::load::Loads;
+use crate::machine;
+use crate::memory;
 use crate::options::Contest;
 use crate::pgbench;
 use crate::postgres::Postgres;
 use crate::report::{self, Extras};
 use crate::results::Results;
+use crate::scale;
 use crate::sqlite::Sqlite;
 
 pub async fn run(contest: &Contest) -> Result<(), Failure> {
@@ -20,24 +23,42 @@ pub async fn run(contest: &Contest) -> Result<(), Failure> {
     }
     pgbench::program()?;
     let kafka = Kafka { brokers: contest.brokers.clone() };
-    let results = rounds(contest, &kafka).await?;
-    let extras = Extras::new();
-    print!("\n{}\n", report::table(&results, &extras));
-    if let Some(file) = &contest.json {
-        fs::write(file, format!("{}\n", report::everything(&results, &extras)))?;
+    let postgres = Postgres::create(&contest.postgres, "bench").await?;
+    let contestants = prepare(contest, &kafka, &postgres).await?;
+    let results = rounds(contest, &kafka, &contestants).await?;
+    let extras = if contest.memory || contest.full {
+        memory::measure(&kafka, &postgres, contest.backlog).await?
+    } else {
+        Extras::new()
+    };
+    report(contest, &results, &extras).await
+}
+
+/// Who takes part, with all the messages they need.
+async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Result<Vec<Contestant>, Failure> {
+    let loads = if contest.quick { Loads::quick() } else { Loads::full() };
+    let sqlite = Sqlite { file: contest.folder.join("bench.db") };
+    let mut contestants = field::contestants(loads, postgres, &sqlite);
+    let is_wanted = |name| contest.only.is_empty() || contest.only.iter().any(|wanted| wanted == name);
+    contestants.retain(|contestant| is_wanted(contestant.name));
+    if contest.scale || contest.full {
+        contestants.extend(scale::contestants(&contest.postgres, loads.single, contest.keys).await?);
     }
-    println!("{}", report::line(&results, &extras));
-    Ok(())
+    for load in [loads.single, loads.few, loads.grouped] {
+        if contestants.iter().any(|contestant| contestant.load.topic == load.topic) {
+            kafka.make(load).await?;
+            kafka.fill(load, 0)?;
+        }
+    }
+    Ok(contestants)
 }
 
 /// Everybody once, then everybody again: what the machine does meanwhile happens to all.
-async fn rounds(contest: &Contest, kafka: &Kafka) -> Result<Results, Failure> {
-    let loads = if contest.quick { Loads::quick() } else { Loads::full() };
-    let contestants = prepare(contest, loads, kafka).await?;
+async fn rounds(contest: &Contest, kafka: &Kafka, contestants: &[Contestant]) -> Result<Results, Failure> {
     let rounds = contest.rounds.unwrap_or(if contest.quick { 3 } else { 5 });
     let mut results = Results::default();
     for round in 1..=rounds {
-        for contestant in &contestants {
+        for contestant in contestants {
             let rate = contestant.run(kafka).await?;
             eprintln!("round {round} of {rounds}: {:<18} {rate:>8.0} jobs/s", contestant.name);
             results.add(contestant.name, rate);
@@ -46,17 +67,14 @@ async fn rounds(contest: &Contest, kafka: &Kafka) -> Result<Results, Failure> {
     Ok(results)
 }
 
-async fn prepare(contest: &Contest, loads: Loads, kafka: &Kafka) -> Result<Vec<Contestant>, Failure> {
-    let postgres = Postgres::create(&contest.postgres, "bench").await?;
-    let sqlite = Sqlite { file: contest.folder.join("bench.db") };
-    let mut contestants = field::contestants(loads, &postgres, &sqlite);
-    let is_wanted = |name| contest.only.is_empty() || contest.only.iter().any(|wanted| wanted == name);
-    contestants.retain(|contestant| is_wanted(contestant.name));
-    for load in [loads.single, loads.few, loads.grouped] {
-        if contestants.iter().any(|contestant| contestant.load.topic == load.topic) {
-            kafka.make(load).await?;
-            kafka.fill(load, 0)?;
-        }
+async fn report(contest: &Contest, results: &Results, extras: &Extras) -> Result<(), Failure> {
+    let table = report::table(results, extras);
+    if let Some(file) = &contest.json {
+        fs::write(file, format!("{}\n", report::everything(results, extras)))?;
     }
-    Ok(contestants)
+    if let Some(file) = &contest.markdown {
+        fs::write(file, format!("{}\n{table}", machine::describe(&contest.postgres).await?))?;
+    }
+    println!("\n{table}\n{}", report::line(results, extras));
+    Ok(())
 }

@@ -15,6 +15,7 @@ pub const RATIOS: &[(&str, &str, &str)] = &[
     ("single_vs_pgbench", "single", "pgbench"),
     ("duplicates_vs_single", "duplicates", "single"),
     ("sqlite_vs_twin", "sqlite", "sqlite_twin"),
+    ("scale_vs_empty", "scale_full", "scale_empty"),
 ];
 
 /// In the order of the run.

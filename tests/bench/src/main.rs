@@ -10,6 +10,8 @@ mod field;
 mod jobs;
 mod kafka;
 mod load;
+mod machine;
+mod memory;
 mod message;
 mod options;
 mod pgbench;
@@ -17,6 +19,7 @@ mod postgres;
 mod progress;
 mod report;
 mod results;
+mod scale;
 mod sqlite;
 mod twin;
 mod worker;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 
-use crate::options::{Arguments, Measured, Mode};
+use crate::options::{Arguments, Mode};
 use crate::progress::Progress;
 
 /// Why a run says nothing.
@@ -35,16 +38,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { contest, mode } = Arguments::parse();
-    let ended = match &mode {
+    let ended = match mode {
         None => contest::run(&contest).await,
-        Some(Mode::Worker { job, measured }) => {
-            let progress = progress(measured);
-            tell(&progress, worker::run(measured, job, &progress).await)
-        }
-        Some(Mode::Twin { per_transaction, measured }) => {
-            let progress = progress(measured);
-            tell(&progress, twin::run(measured, *per_transaction, &progress).await)
-        }
+        Some(mode) => measured(mode).await,
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,12 +51,17 @@ async fn main() -> ExitCode {
     }
 }
 
-fn progress(measured: &Measured) -> Arc<Progress> {
-    Arc::new(Progress::new(measured.messages))
-}
-
-fn tell(progress: &Progress, ended: Result<(), Failure>) -> Result<(), Failure> {
-    ended?;
+/// One of the measured processes, which tells its numbers.
+async fn measured(mode: Mode) -> Result<(), Failure> {
+    let progress = Arc::new(Progress::new(mode.measured().messages));
+    match mode {
+        Mode::Worker { job, measured } => worker::run(&measured, &job, &progress).await?,
+        Mode::Twin { per_transaction, measured } => {
+            let progress = Arc::clone(&progress);
+            // On a thread of the runtime, where a wake-up costs less than on the main one.
+            tokio::spawn(async move { twin::run(&measured, per_transaction, &progress).await }).await??;
+        }
+    }
     let told = progress.told().ok_or("ended before the last message")?;
     println!("{}", serde_json::to_string(&told)?);
     Ok(())

@@ -22,6 +22,10 @@ pub struct Contest {
     #[arg(long)]
     pub quick: bool,
 
+    /// Everything: --memory and --scale
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
+
     /// Also: peak memory over backlogs of one and of two million messages
     #[arg(long, conflicts_with = "quick")]
     pub memory: bool,
@@ -45,6 +49,14 @@ pub struct Contest {
     /// Writes the table to a file, with the machine and the versions
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
+
+    /// For trying out the benchmark itself: messages of the smaller backlog of --memory
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, hide_short_help = true)]
+    pub backlog: u64,
+
+    /// For trying out the benchmark itself: keys of --scale
+    #[arg(long, value_name = "N", default_value_t = 20_000_000, hide_short_help = true)]
+    pub keys: u64,
 
     #[arg(long, env = "KAFKA_BROKERS", default_value = "", hide = true)]
     pub brokers: String,
@@ -76,6 +88,14 @@ pub enum Mode {
         #[command(flatten)]
         measured: Measured,
     },
+}
+
+impl Mode {
+    pub fn measured(&self) -> &Measured {
+        match self {
+            Self::Worker { measured, .. } | Self::Twin { measured, .. } => measured,
+        }
+    }
 }
 
 /// What every measured process is told.

@@ -6,13 +6,22 @@ use crate::Failure;
 
 const TABLES: &str = include_str!("../postgres.sql");
 
+/// The group of claims that were there before anything was measured.
+pub const EARLIER: &str = "earlier";
+
 /// Its address.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pub url: String,
+    /// Whether claims of before are kept by a reset, and never counted.
+    pub keeps_earlier: bool,
 }
 
 impl Postgres {
+    pub fn at(url: impl Into<String>) -> Self {
+        Self { url: url.into(), keeps_earlier: false }
+    }
+
     /// Makes a new database beside the server's own, with our tables and those of the jobs.
     pub async fn create(server: &str, name: &str) -> Result<Self, Failure> {
         let mut conn = PgConnection::connect(server).await?;
@@ -20,7 +29,7 @@ impl Postgres {
         conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await?;
         conn.close().await?;
         let (rest, _) = server.rsplit_once('/').ok_or("DATABASE_URL names no database")?;
-        let made = Self { url: format!("{rest}/{name}") };
+        let made = Self::at(format!("{rest}/{name}"));
         let mut conn = made.connect().await?;
         conn.execute(AssertSqlSafe(idempotent_jobs::postgres_migrations_sql())).await?;
         conn.execute(TABLES).await?;
@@ -35,7 +44,15 @@ impl Postgres {
     /// Nobody inherits rows, dead ones, or pages that are still to be written.
     pub async fn reset(&self) -> Result<(), Failure> {
         let mut conn = self.connect().await?;
-        conn.execute("TRUNCATE idempotent_jobs.processed, charges RESTART IDENTITY; CHECKPOINT").await?;
+        conn.execute("TRUNCATE charges RESTART IDENTITY").await?;
+        if self.keeps_earlier {
+            let others = "DELETE FROM idempotent_jobs.processed WHERE \"group\" <> $1";
+            sqlx::query(others).bind(EARLIER).execute(&mut conn).await?;
+            conn.execute("VACUUM idempotent_jobs.processed").await?;
+        } else {
+            conn.execute("TRUNCATE idempotent_jobs.processed").await?;
+        }
+        conn.execute("CHECKPOINT").await?;
         Ok(conn.close().await?)
     }
 

@@ -1,4 +1,4 @@
-//! The jobs that are measured. Their topics are those of `load.rs`.
+//! One job a transaction.
 
 use idempotent_jobs::prelude::*;
 use idempotent_jobs::{PgTx, SqliteTx};
@@ -13,6 +13,12 @@ async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
         .execute(&mut *tx)
         .await?;
     Ok(())
+}
+
+/// The same over a long backlog.
+#[idempotent_job(topic = "bench-backlog", key = "order_id, op")]
+async fn charge_backlog(tx: &mut PgTx, job: Charge) -> JobResult {
+    charge(tx, job).await
 }
 
 #[idempotent_job(topic = "bench-few", key = "order_id, op")]
