@@ -59,10 +59,13 @@ impl Postgres {
     /// Claims and effects.
     pub async fn rows(&self) -> Result<(u64, u64), Failure> {
         let mut conn = self.connect().await?;
-        let (claims, effects): (i64, i64) =
-            sqlx::query_as("SELECT (SELECT count(*) FROM idempotent_jobs.processed), (SELECT count(*) FROM charges)")
-                .fetch_one(&mut conn)
-                .await?;
+        let (claims, effects): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM idempotent_jobs.processed WHERE \"group\" <> $1), \
+             (SELECT count(*) FROM charges)",
+        )
+        .bind(EARLIER)
+        .fetch_one(&mut conn)
+        .await?;
         conn.close().await?;
         Ok((u64::try_from(claims)?, u64::try_from(effects)?))
     }
