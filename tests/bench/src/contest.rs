@@ -44,7 +44,7 @@ async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Resul
     if contest.scale || contest.full {
         contestants.extend(scale::contestants(&contest.postgres, loads.single, contest.keys).await?);
     }
-    for load in [loads.single, loads.few, loads.grouped] {
+    for load in loads.all() {
         if contestants.iter().any(|contestant| contestant.load.topic == load.topic) {
             kafka.make(load).await?;
             kafka.fill(load, 0)?;

@@ -29,8 +29,8 @@ pub fn contestants(loads: Loads, postgres: &Postgres, sqlite: &Sqlite) -> Vec<Co
         pg("single", Way::Ours("charge"), loads.single, PARALLEL),
         Contestant { again: true, ..pg("duplicates", Way::Ours("charge"), loads.single, PARALLEL) },
         pg("pgbench_shared", Way::Pgbench(pgbench::SHARED), loads.grouped, PARALLEL),
-        lite("sqlite_twin", Way::Twin(1), loads.few),
-        lite("sqlite", Way::Ours("charge_sqlite"), loads.few),
+        lite("sqlite_twin", Way::Twin(1), loads.sqlite),
+        lite("sqlite", Way::Ours("charge_sqlite"), loads.sqlite),
         lite("sqlite_twin_100", Way::Twin(100), loads.grouped),
     ]
 }

@@ -21,7 +21,7 @@ async fn charge_backlog(tx: &mut PgTx, job: Charge) -> JobResult {
     charge(tx, job).await
 }
 
-#[idempotent_job(topic = "bench-few", key = "order_id, op")]
+#[idempotent_job(topic = "bench-sqlite", key = "order_id, op")]
 async fn charge_sqlite(tx: &mut SqliteTx, job: Charge) -> JobResult {
     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
         .bind(job.order_id)
