@@ -44,6 +44,8 @@ const _: () = {
             .backoff(50u64, 60000u64)
             .timeout(10000u64)
             .isolation(__p::Isolation::Serializable)
+            .ordering(__p::Ordering::Partition)
+            .shared_tx(50usize)
             .argument(<State<Db> as __p::Extract>::check)
             .argument(<Meta as __p::Extract>::check);
         __p::register::<PgTx, Charge>()(__job)

@@ -16,6 +16,9 @@ const LEGAL: &[Legal] = &[
     Legal { name: "backoff", example: r#"backoff = "100ms..30s""# },
     Legal { name: "timeout", example: r#"timeout = "30s""# },
     Legal { name: "isolation", example: "isolation = serializable" },
+    Legal { name: "ordering", example: "ordering = partition" },
+    Legal { name: "shared_tx", example: "shared_tx = 50" },
+    Legal { name: "batch", example: "batch = 100" },
 ];
 
 /// Each option, known only to be of the right kind.
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     pub(crate) backoff: Given<LitStr>,
     pub(crate) timeout: Given<LitStr>,
     pub(crate) isolation: Given<Ident>,
+    pub(crate) ordering: Given<Ident>,
+    pub(crate) shared_tx: Given<LitInt>,
+    pub(crate) batch: Given<LitInt>,
     /// Whether an option that looks missing may have been meant by one that was not understood.
     pub(crate) unclear: bool,
 }
@@ -47,6 +53,9 @@ impl Args {
             backoff: options.text("backoff", errors),
             timeout: options.text("timeout", errors),
             isolation: options.word("isolation", "the bare name of a level", errors),
+            ordering: options.word("ordering", "a bare word", errors),
+            shared_tx: options.number("shared_tx", errors),
+            batch: options.number("batch", errors),
             unclear: options.unclear,
         }
     }

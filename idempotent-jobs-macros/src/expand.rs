@@ -38,12 +38,18 @@ fn entry(job: &Job) -> Option<TokenStream> {
     let output = handler.output.as_ref()?;
     let (ident, handle, payload) = (&handler.ident, &handler.handle, &handler.payload);
     let extractors = &handler.extractors;
-    let call = quote!(#ident(__tx, __job #(, <#extractors as __p::Extract>::extract(__cx)?)*).await);
+    let (payload, context, extract) = if handler.batch {
+        (quote!(__p::Vec<#payload>), quote!([__p::Context]), quote!(extract_batch))
+    } else {
+        (quote!(#payload), quote!(__p::Context), quote!(extract))
+    };
+    let extractor = extractor(handler);
+    let call = quote!(#ident(__tx, __job #(, <#extractors as #extractor>::#extract(__cx)?)*).await);
     let running = quote_spanned! {here(ident.span())=>
         __p::boxed(async move { <#output as __p::Returned>::result(#call) })
     };
     Some(quote! {
-        fn __entry<'__a>(__tx: &'__a mut #handle, __job: #payload, __cx: &'__a __p::Context) -> __p::Running<'__a> {
+        fn __entry<'__a>(__tx: &'__a mut #handle, __job: #payload, __cx: &'__a #context) -> __p::Running<'__a> {
             #running
         }
     })
@@ -53,21 +59,33 @@ fn register(job: &Job) -> TokenStream {
     let Handler { handle, payload, extractors, .. } = &job.handler;
     let entry = if job.handler.output.is_some() { quote!(__entry) } else { quote!(__p::no_entry) };
     let name = &job.name;
-    let (declare, key) = match &job.identity {
-        Identity::Here { topic, key } => (quote!(new(#name, #topic, #entry)), key.as_slice()),
-        Identity::OfMessage => (quote!(of_message(#name, __p::message::<#payload>(), #entry)), &[][..]),
+    let (from, key) = match &job.identity {
+        Identity::Here { topic, key } => (quote!(#topic), key.as_slice()),
+        Identity::OfMessage => (quote!(__p::message::<#payload>()), &[][..]),
+    };
+    let declare = match (&job.identity, job.batch) {
+        (Identity::Here { .. }, None) => quote!(new(#name, #from, #entry)),
+        (Identity::Here { .. }, Some(limit)) => quote!(batch(#name, #from, #limit, #entry)),
+        (Identity::OfMessage, None) => quote!(of_message(#name, #from, #entry)),
+        (Identity::OfMessage, Some(limit)) => quote!(batch_of_message(#name, #from, #limit, #entry)),
     };
     let parts = key.iter().map(|part| part_of(part, &payload.to_token_stream()));
     let settings = settings(&job.settings);
+    let extractor = extractor(&job.handler);
     quote! {
         fn __register() -> __p::Registered {
             let __job = __p::Declaration::#declare
                 #(.key(#parts))*
                 #settings
-                #(.argument(<#extractors as __p::Extract>::check))*;
+                #(.argument(<#extractors as #extractor>::check))*;
             __p::register::<#handle, #payload>()(__job)
         }
     }
+}
+
+/// What the further arguments implement.
+fn extractor(handler: &Handler) -> TokenStream {
+    if handler.batch { quote!(__p::ExtractBatch) } else { quote!(__p::Extract) }
 }
 
 /// `part` of the key of `payload`.
@@ -103,7 +121,12 @@ fn settings(settings: &Settings) -> TokenStream {
         let level = Ident::new(isolation.variant, Span::call_site());
         quote_spanned!(here(isolation.word.span())=> .isolation(__p::Isolation::#level))
     });
-    quote! { #event #compare #retries #backoff #timeout #isolation }
+    let ordering = settings.ordering.map(|ordering| {
+        let ordering = Ident::new(ordering, Span::call_site());
+        quote!(.ordering(__p::Ordering::#ordering))
+    });
+    let shared_tx = settings.shared_tx.map(|limit| quote!(.shared_tx(#limit)));
+    quote! { #event #compare #retries #backoff #timeout #isolation #ordering #shared_tx }
 }
 
 /// `impl JobMessage`.

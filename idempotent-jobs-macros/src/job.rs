@@ -13,13 +13,15 @@ use crate::expand;
 use crate::key::{self, Part};
 use crate::names;
 use crate::options::Given;
-use crate::signature::{Function, Handler};
+use crate::signature::{Function, Handler, Takes};
 
 /// A job without a mistake; or, beside the mistakes, what of it can still be checked.
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) identity: Identity,
     pub(crate) settings: Settings,
+    /// The most payloads of one call, of a job that takes several.
+    pub(crate) batch: Option<usize>,
     pub(crate) handler: Handler,
     /// The `#[cfg]`s of the function, which its registration shares.
     pub(crate) cfgs: Vec<Meta>,
@@ -41,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) backoff: Option<Backoff>,
     pub(crate) timeout: Option<u64>,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) ordering: Option<&'static str>,
+    pub(crate) shared_tx: Option<usize>,
 }
 
 /// A legal isolation level and the word that asked for it.
@@ -72,6 +76,13 @@ impl Job {
         let ident = function.sig.ident.clone();
         let name = name(args.name, &ident, errors);
         let identity = identity(args.topic, args.key, args.unclear, &ident, errors);
+        keep_one(&args.shared_tx, &args.batch, errors);
+        let takes = match &args.batch {
+            Given::Absent if args.unclear => Takes::Unclear,
+            Given::Absent => Takes::One,
+            Given::Wrong | Given::Is(_) => Takes::Batch,
+        };
+        let batch = args.batch.and_then(errors, |number| several("batch", &number)).ok();
         let settings = Settings {
             event: args.event.and_then(errors, |text| names::event(&text)).ok(),
             compare: args.compare.ok().map(|list| key::wire_paths(&list, errors)),
@@ -79,14 +90,17 @@ impl Job {
             backoff: args.backoff.and_then(errors, |text| duration::backoff(&text)).ok(),
             timeout: args.timeout.and_then(errors, |text| duration::timeout(&text)).ok(),
             isolation: args.isolation.and_then(errors, isolation).ok(),
+            ordering: args.ordering.and_then(errors, |word| ordering(&word)).ok(),
+            shared_tx: args.shared_tx.and_then(errors, |number| several("shared_tx", &number)).ok(),
         };
-        let handler = Handler::validate(function.sig, errors);
+        let handler = Handler::validate(function.sig, takes, errors);
         if !function.has_body {
             errors.at(ident.span(), "a job is a free function with a body: move it out of the trait");
             return None;
         }
         let handler = handler?;
-        Some(Self { name, identity, settings, handler, cfgs })
+        let batch = handler.batch.then(|| batch.unwrap_or_default());
+        Some(Self { name, identity, settings, batch, handler, cfgs })
     }
 }
 
@@ -137,6 +151,41 @@ fn retries(number: &LitInt) -> syn::Result<u32> {
     number.base10_parse().map_err(|_| {
         syn::Error::new(number.span(), format!("`{number}` is no number of attempts: write `retries = 5`"))
     })
+}
+
+fn keep_one(shared_tx: &Given<LitInt>, batch: &Given<LitInt>, errors: &mut Errors) {
+    if let (Given::Is(shared_tx), Given::Is(_)) = (shared_tx, batch) {
+        errors.at(
+            shared_tx.span(),
+            "the jobs of a `batch` share a transaction already: keep `shared_tx` or `batch`, not both",
+        );
+    }
+}
+
+/// How many jobs one transaction serves.
+fn several(option: &str, number: &LitInt) -> syn::Result<usize> {
+    match number.base10_parse() {
+        Ok(several @ 2..=1000) => Ok(several),
+        _ => {
+            let text = format!(
+                "`{number}` is no number of jobs for one transaction: write 2 to 1000, as in `{option} = 100`, \
+                 or leave `{option}` out"
+            );
+            Err(syn::Error::new(number.span(), text))
+        }
+    }
+}
+
+fn ordering(word: &Ident) -> syn::Result<&'static str> {
+    match word.to_string().as_str() {
+        "key" => Ok("Key"),
+        "partition" => Ok("Partition"),
+        "none" => Ok("None"),
+        other => {
+            let text = format!("`{other}` is no ordering: write `key`, `partition` or `none`");
+            Err(syn::Error::new(word.span(), text))
+        }
+    }
 }
 
 fn isolation(word: Ident) -> syn::Result<Isolation> {

@@ -42,9 +42,43 @@ use proc_macro::TokenStream;
 /// | `backoff` | the waits between attempts, `"100ms..30s"` | `"100ms..30s"` |
 /// | `timeout` | the whole attempt, `"30s"` | `"30s"` |
 /// | `isolation` | `read_committed`, `repeatable_read`, `serializable` | `read_committed` |
+/// | `ordering` | which messages wait for each other: `key`, `partition`, `none` | `key` |
+/// | `shared_tx` | up to how many jobs share a transaction, 2 to 1000 | each has its own |
+/// | `batch` | up to how many payloads the function takes at once, 2 to 1000 | one |
 ///
 /// A key that is too narrow loses work: with `key = "order_id"` the message that ships an order
 /// is a duplicate of the one that charged it. Name every field that tells two effects apart.
+///
+/// # Order
+/// Messages that wait for each other are handled one after the other, in the order of the log.
+/// With `ordering = key` those of one Kafka message key do; a message without one waits for
+/// none. With `partition` all of a partition do, and with `none` no message waits. Jobs of one topic
+/// share its lanes, so the strictest of them counts for all.
+///
+/// # Shared transactions
+/// Most of what a short job costs is its commit. With `shared_tx = 50` up to 50 messages are
+/// handled one by one in one transaction and committed together. The function sees no
+/// difference: if one fails, all is undone and each is run again in a transaction of its own. A job that
+/// borrows `tx.connection()`, or leaves a setting such as `SET LOCAL` behind, is run alone instead, since
+/// the next would see what it did.
+///
+/// # Batch jobs
+/// With `batch = 100` the function takes a `Vec` of up to 100 payloads, so that one statement can
+/// serve them all. Further arguments come in `Vec`s too, one for each payload and in their order:
+/// `Vec<Meta>`, `Vec<Headers>`, a `Vec` of an extractor of one's own; `State<T>` comes once.
+///
+/// ```text
+/// #[idempotent_job(topic = "orders", key = "order_id, op", batch = 100)]
+/// async fn charge(tx: &mut PgTx, jobs: Vec<Charge>, metas: Vec<Meta>) -> JobResult { … }
+/// ```
+///
+/// * Only fresh messages come, and at least one; duplicates are left out.
+/// * Messages that wait for each other by `ordering` come in the order of the log.
+/// * `timeout` is for the whole batch.
+/// * If it fails, all of it is undone and it is run again one by one, each alone in its `Vec`:
+///   the message that is to blame retries, and goes to the dead letters, by itself.
+///
+/// A payload that is an array itself goes behind a type of its own, `struct Charges(Vec<Charge>)`.
 #[proc_macro_attribute]
 pub fn idempotent_job(args: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(args.into(), &item.into()).into()

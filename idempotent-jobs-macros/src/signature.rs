@@ -4,8 +4,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, ConstParam, FnArg, GenericParam, Ident, PatType, ReturnType, Safety, Signature, Type, TypeParam,
-    Visibility, token,
+    Attribute, ConstParam, FnArg, GenericArgument, GenericParam, Ident, PatType, PathArguments, ReturnType, Safety,
+    Signature, Type, TypeParam, TypePath, Visibility, token,
 };
 
 use crate::errors::Errors;
@@ -29,11 +29,25 @@ impl Parse for Function {
     }
 }
 
+/// How many payloads the attribute has a job take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// One.
+    One,
+    /// Several at once.
+    Batch,
+    /// One, unless an option that was not understood meant several.
+    Unclear,
+}
+
 /// A function whose types can be named outside of it, as a job's must be.
 pub(crate) struct Handler {
     pub(crate) ident: Ident,
     pub(crate) handle: Type,
+    /// The type of one payload.
     pub(crate) payload: Type,
+    /// Whether the payload and the extractors come as lists.
+    pub(crate) batch: bool,
     pub(crate) extractors: Vec<Type>,
     /// What it returns, and whether it can be called as a job: without it the types are checked
     /// all the same.
@@ -42,21 +56,23 @@ pub(crate) struct Handler {
 
 impl Handler {
     /// Reports what a job's signature must not be. `None`: too wrong for its types to be checked.
-    pub(crate) fn validate(sig: Signature, errors: &mut Errors) -> Option<Self> {
+    pub(crate) fn validate(sig: Signature, takes: Takes, errors: &mut Errors) -> Option<Self> {
         let mut found = Errors::default();
         qualifiers(&sig, &mut found);
         let closing = sig.paren_token.span.close();
         let mut arguments = sig.inputs.iter().filter_map(typed);
         let handle = first(arguments.next(), closing, &mut found);
-        let payload = second(arguments.next(), handle.is_none(), closing, &mut found);
+        let payload = second(arguments.next(), handle.is_none(), closing, takes, &mut found);
         let extractors: Vec<_> = arguments.filter_map(|argument| fixed(argument, "extractor", &mut found)).collect();
         let output = output(&sig, &mut found);
         let nameable = sig.generics.params.is_empty() && sig.receiver().is_none();
         let callable = found.is_empty();
         errors.extend(found);
+        let (payload, batch) = payload?;
         Some(Self {
             handle: handle.filter(|_| nameable)?,
-            payload: payload?,
+            payload,
+            batch,
             extractors,
             output: output.filter(|_| callable),
             ident: sig.ident,
@@ -80,19 +96,58 @@ fn first(argument: Option<&PatType>, closing: Span, errors: &mut Errors) -> Opti
     handle(&argument.ty, errors)
 }
 
-fn second(argument: Option<&PatType>, said: bool, closing: Span, errors: &mut Errors) -> Option<Type> {
+/// The type of a payload, and whether several are taken.
+fn second(
+    argument: Option<&PatType>,
+    said: bool,
+    closing: Span,
+    takes: Takes,
+    errors: &mut Errors,
+) -> Option<(Type, bool)> {
     let Some(argument) = argument else {
         if !said {
-            errors.at(closing, "a job takes its payload after the handle: write `job: YourPayload`");
+            let write = if takes == Takes::Batch { "jobs: Vec<YourPayload>" } else { "job: YourPayload" };
+            errors.at(closing, format!("a job takes its payload after the handle: write `{write}`"));
         }
         return None;
     };
     if let Type::Reference(reference) = bare(&argument.ty) {
-        let owned = reference.elem.to_token_stream();
-        errors.over(&argument.ty, format!("a job owns its payload: write `{owned}`, without the `&`"));
+        let write = match bare(&reference.elem) {
+            Type::Slice(slice) => format!("`Vec<{}>`", slice.elem.to_token_stream()),
+            owned => format!("`{}`, without the `&`", owned.to_token_stream()),
+        };
+        errors.over(&argument.ty, format!("a job owns its payload: write {write}"));
         return None;
     }
-    fixed(argument, "payload", errors)
+    payload(fixed(argument, "payload", errors)?, takes, errors)
+}
+
+fn payload(ty: Type, takes: Takes, errors: &mut Errors) -> Option<(Type, bool)> {
+    match (listed(&ty), takes) {
+        (Some(one), Takes::One) => {
+            let text = "a job takes one payload, and a batch job a list: add `batch = 100` to the attribute";
+            errors.over(&ty, text);
+            Some((one.clone(), true))
+        }
+        (Some(one), Takes::Batch | Takes::Unclear) => Some((one.clone(), true)),
+        (None, Takes::Batch) => {
+            let one = ty.to_token_stream();
+            errors.over(&ty, format!("a batch job takes its payloads as a list: write `jobs: Vec<{one}>`"));
+            Some((ty, true))
+        }
+        (None, Takes::One | Takes::Unclear) => Some((ty, false)),
+    }
+}
+
+/// The `T` of a type written `Vec<T>`.
+fn listed(ty: &Type) -> Option<&Type> {
+    let Type::Path(TypePath { qself: None, path, .. }) = bare(ty) else { return None };
+    let last = path.segments.last().filter(|segment| segment.ident == "Vec")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(one)) if arguments.args.len() == 1 => Some(bare(one)),
+        _ => None,
+    }
 }
 
 /// Everything that is not an argument or the return type.

@@ -58,6 +58,7 @@ fn a_job_with_everything() {
         topic = "orders", key = "order_id, customer.id, header(ce_id), r#type, pair.0",
         name = "orders.charge", event = "charged", compare = "amount_cents, customer.id",
         retries = 3, backoff = "50ms..1m", timeout = "10s", isolation = serializable,
+        ordering = partition, shared_tx = 50,
     };
     let item = quote! {
         /// Charges.
@@ -77,6 +78,57 @@ fn a_job_of_a_message() {
         async fn r#match(tx: &mut SqliteTx, job: Charge) -> JobResult { Ok(()) }
     };
     assert_snapshot("job_of_message", job::expand(TokenStream::new(), &item));
+}
+
+#[test]
+fn a_batch_job() {
+    let args = quote!(topic = "orders", key = "order_id", batch = 100, ordering = none);
+    let item = quote! {
+        async fn charge(tx: &mut PgTx, jobs: Vec<Charge>, State(db): State<Db>, metas: Vec<Meta>) -> JobResult {
+            Ok(())
+        }
+    };
+    assert_snapshot("batch_job", job::expand(args, &item));
+}
+
+#[test]
+fn a_batch_job_of_a_message() {
+    let item = quote! {
+        async fn charge(tx: &mut SqliteTx, jobs: std::vec::Vec<Charge>) -> JobResult { Ok(()) }
+    };
+    assert_snapshot("batch_job_of_message", job::expand(quote!(batch = 2), &item));
+}
+
+/// A list is told by its tokens, and one mistake about it does not become two.
+#[test]
+fn mac_02_a_list_of_payloads_and_the_option_batch_belong_together() {
+    let job = |args: TokenStream, payload: TokenStream| {
+        let args = quote!(topic = "orders", key = "order_id", #args);
+        let item = quote!(
+            async fn charge(tx: &mut PgTx, jobs: #payload) -> JobResult {}
+        );
+        mistakes(&job::expand(args, &item))
+    };
+    for batch in [quote!(batch = 2), quote!(batch = 1000), quote!(batch = 1_000)] {
+        assert_eq!(job(batch.clone(), quote!((::std::vec::Vec<Vec<Charge>>))), 0, "{batch}");
+        for one in [quote!(Charge), quote!(Vec), quote!(Vec<u8, Pool>), quote!([Charge; 2]), quote!(Vec::Iter<u8>)] {
+            assert_eq!(job(batch.clone(), one.clone()), 1, "{batch} {one}");
+        }
+    }
+    assert_eq!(job(quote!(), quote!(Vec<Charge>)), 1);
+    for wrong in [
+        quote!(batch = 0),
+        quote!(batch = 1),
+        quote!(batch = 1001),
+        quote!(batch = 99999999999999999999),
+        quote!(batch = "100"),
+        quote!(batch),
+        quote!(bach = 100),
+        quote!(batch(100)),
+        quote!(shared_tx = 5, batch = 5),
+    ] {
+        assert_eq!(job(wrong.clone(), quote!(Vec<Charge>)), 1, "{wrong}");
+    }
 }
 
 #[test]
@@ -182,6 +234,10 @@ fn strange_arguments_are_mistakes_and_nothing_worse() {
         quote!(topic = "orders", key = "order_id", retries = 4294967296),
         quote!(topic = "orders", key = "order_id", retries = 0.5),
         quote!(topic = "orders", key = "order_id", on_exhausted = park),
+        quote!(topic = "orders", key = "order_id", ordering = "key"),
+        quote!(topic = "orders", key = "order_id", ordering = Key),
+        quote!(topic = "orders", key = "order_id", shared_tx = 1),
+        quote!(topic = "orders", key = "order_id", shared_tx = -2),
         quote!(topic = #long, key = "order_id"),
         quote!(topic = "orders", key = "order_id", name = #long),
         quote!(topic = "заказы", key = "order_id"),

@@ -8,8 +8,8 @@ pub use std::option::Option;
 pub use std::vec::Vec;
 
 pub use crate::context::{Context, Handle, Isolation};
-pub use crate::extract::Extract;
-pub use crate::job::{Declaration, Running};
+pub use crate::extract::{Extract, ExtractBatch};
+pub use crate::job::{Declaration, Ordering, Running};
 pub use crate::key::{KeyPart, KeyValue, Part};
 pub use crate::outgoing::{JobMessage, message};
 pub use crate::registry::{Registered, Registration, register};
@@ -41,7 +41,7 @@ pub fn boxed<'a>(running: impl Future<Output = JobResult> + Send + 'a) -> Runnin
 }
 
 /// Stands for the entry of a handler that cannot be called, beside the error that says why.
-pub fn no_entry<'a, H, P>(_: &'a mut H, _: P, _: &'a Context) -> Running<'a> {
+pub fn no_entry<'a, H, P, C: ?Sized>(_: &'a mut H, _: P, _: &'a C) -> Running<'a> {
     unreachable!("a job with a compile error does not run")
 }
 

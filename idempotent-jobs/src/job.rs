@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,10 +107,10 @@ pub trait Job<H>: Send + Sync {
     fn check(&self, states: &States) -> Vec<String>;
     /// Decodes, and computes key and fingerprint.
     fn prepare(&self, message: &Message) -> Result<Prepared, Rejection>;
-    /// Enters the handler.
+    /// Enters the handler; that of a [batch](Grouping::Batch) job with this message alone.
     async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult;
     /// Enters the handler of a [batch](Grouping::Batch) job with all of these messages, each with
-    /// its context.
+    /// its context; there is at least one. Other jobs are never asked.
     async fn run_batch(&self, tx: &mut H, payloads: Vec<Payload>, contexts: Vec<Context>) -> JobResult;
 }
 
@@ -129,6 +130,14 @@ impl<P: DeserializeOwned + Send + 'static> JobPayload for P {}
 /// The handler as the generated block calls it.
 pub type Entry<H, P> = for<'a> fn(&'a mut H, P, &'a Context) -> Running<'a>;
 
+/// The handler of a batch job as the generated block calls it: each payload has a context.
+pub type BatchEntry<H, P> = for<'a> fn(&'a mut H, Vec<P>, &'a [Context]) -> Running<'a>;
+
+enum Handler<H, P> {
+    One(Entry<H, P>),
+    Batch(BatchEntry<H, P>),
+}
+
 /// An extractor's [`check`](crate::Extract::check): what it misses, in one sentence.
 pub type Check = fn(&States) -> Result<(), String>;
 
@@ -141,12 +150,32 @@ pub struct Declaration<H, P> {
     parts: Vec<Part<P>>,
     key_fields: Vec<KeyField>,
     checks: Vec<Check>,
-    entry: Entry<H, P>,
+    handler: Handler<H, P>,
 }
 
 impl<H, P> Declaration<H, P> {
     /// A job with every option at its default.
     pub fn new(name: &'static str, topic: &'static str, entry: Entry<H, P>) -> Self {
+        Self::of(name, topic, Grouping::Single, Handler::One(entry))
+    }
+
+    /// A job that is given up to `limit` messages at once.
+    pub fn batch(name: &'static str, topic: &'static str, limit: usize, entry: BatchEntry<H, P>) -> Self {
+        Self::of(name, topic, Grouping::Batch(limit), Handler::Batch(entry))
+    }
+
+    /// A job that takes topic and key from its payload's [`JobMessage`](crate::JobMessage), and
+    /// its event if that has one.
+    pub fn of_message(name: &'static str, message: Sent<P>, entry: Entry<H, P>) -> Self {
+        Self::new(name, message.topic, entry).declared_by(message)
+    }
+
+    /// A job that does both.
+    pub fn batch_of_message(name: &'static str, message: Sent<P>, limit: usize, entry: BatchEntry<H, P>) -> Self {
+        Self::batch(name, message.topic, limit, entry).declared_by(message)
+    }
+
+    fn of(name: &'static str, topic: &'static str, grouping: Grouping, handler: Handler<H, P>) -> Self {
         let spec = Spec {
             name,
             topic,
@@ -158,17 +187,14 @@ impl<H, P> Declaration<H, P> {
             timeout: Duration::from_secs(30),
             isolation: Isolation::default(),
             ordering: Ordering::default(),
-            grouping: Grouping::default(),
+            grouping,
         };
-        Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), entry }
+        Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), handler }
     }
 
-    /// A job that takes topic and key from its payload's [`JobMessage`](crate::JobMessage), and
-    /// its event if that has one.
-    pub fn of_message(name: &'static str, message: Sent<P>, entry: Entry<H, P>) -> Self {
-        let mut declaration = Self::new(name, message.topic, entry);
-        declaration.spec.event = message.event;
-        message.parts.into_iter().fold(declaration, Self::key)
+    fn declared_by(mut self, message: Sent<P>) -> Self {
+        self.spec.event = message.event;
+        message.parts.into_iter().fold(self, Self::key)
     }
 
     /// Adds a part to the key.
@@ -225,6 +251,21 @@ impl<H, P> Declaration<H, P> {
         self
     }
 
+    /// Which messages wait for each other.
+    #[must_use]
+    pub fn ordering(mut self, ordering: Ordering) -> Self {
+        self.spec.ordering = ordering;
+        self
+    }
+
+    /// Lets up to `limit` messages share a transaction, each given to the handler by itself. Those
+    /// of a batch job share one already.
+    #[must_use]
+    pub fn shared_tx(mut self, limit: usize) -> Self {
+        self.spec.grouping = Grouping::Shared(limit);
+        self
+    }
+
     /// A further argument of the handler, by its extractor's check.
     #[must_use]
     pub fn argument(mut self, check: Check) -> Self {
@@ -262,11 +303,22 @@ impl<H: Handle, P: JobPayload> Job<H> for Declaration<H, P> {
     }
 
     async fn run(&self, tx: &mut H, payload: Payload, context: &Context) -> JobResult {
-        let payload = payload.downcast::<P>().expect("a payload is run by the job that prepared it");
-        (self.entry)(tx, *payload, context).await
+        match self.handler {
+            Handler::One(entry) => entry(tx, own(payload), context).await,
+            Handler::Batch(entry) => entry(tx, vec![own(payload)], slice::from_ref(context)).await,
+        }
     }
 
-    async fn run_batch(&self, _tx: &mut H, _payloads: Vec<Payload>, _contexts: Vec<Context>) -> JobResult {
-        unreachable!("no job can be declared a batch job yet")
+    async fn run_batch(&self, tx: &mut H, payloads: Vec<Payload>, contexts: Vec<Context>) -> JobResult {
+        let Handler::Batch(entry) = self.handler else { unreachable!("only a batch job is given a batch") };
+        entry(tx, payloads.into_iter().map(own).collect(), &contexts).await
     }
 }
+
+/// The payload with its type again.
+fn own<P: 'static>(payload: Payload) -> P {
+    *payload.downcast().expect("a payload is run by the job that prepared it")
+}
+
+#[cfg(test)]
+mod tests;

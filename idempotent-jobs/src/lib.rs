@@ -73,7 +73,7 @@ mod worker;
 
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
-pub use crate::extract::{Extract, Meta, State};
+pub use crate::extract::{Extract, ExtractBatch, Meta, State};
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
 pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
@@ -117,6 +117,19 @@ pub use crate::worker::{Worker, WorkerBuilder, run};
 /// )]
 /// async fn audit(tx: &mut PgTx, job: Charge, meta: Meta, headers: Headers) -> JobResult {
 ///     # let (_, _, _, _) = (tx, job, meta, headers);
+///     Ok(())
+/// }
+///
+/// /// One statement for up to 100 messages.
+/// #[idempotent_job(name = "count", ordering = none, batch = 100)]
+/// async fn count(tx: &mut PgTx, jobs: Vec<Charge>, metas: Vec<Meta>) -> JobResult {
+///     let amounts: Vec<i64> = jobs.iter().map(|job| job.amount_cents).collect();
+///     let keys: Vec<String> = metas.into_iter().map(|meta| meta.key).collect();
+///     sqlx::query("INSERT INTO amounts (key, amount_cents) SELECT * FROM unnest($1::text[], $2::bigint[])")
+///         .bind(keys)
+///         .bind(amounts)
+///         .execute(&mut *tx)
+///         .await?;
 ///     Ok(())
 /// }
 /// # }

@@ -5,6 +5,8 @@
 //! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `retry`, `transient`, `dead` |
 //! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit |
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
+//! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
+//! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
 //!
 //! | span | fields |
@@ -20,5 +22,9 @@ pub const OUTCOMES: &str = "idempotent_jobs_outcomes_total";
 pub const ATTEMPT_SECONDS: &str = "idempotent_jobs_attempt_seconds";
 /// Offset commits, by `outcome`.
 pub const OFFSET_COMMITS: &str = "idempotent_jobs_offset_commits_total";
+/// Transactions of several messages that were undone, by `job` and `topic`.
+pub const UNDONE: &str = "idempotent_jobs_undone_total";
+/// Pauses of a partition because one message does not get done, by `topic` and `partition`.
+pub const HELD_UP: &str = "idempotent_jobs_held_up_total";
 /// Partitions this process owns.
 pub const ASSIGNED: &str = "idempotent_jobs_assigned_partitions";

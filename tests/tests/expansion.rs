@@ -7,6 +7,8 @@ mod extractors;
 mod function_callable;
 #[path = "../ui/pass/function_cfg_out.rs"]
 mod function_cfg_out;
+#[path = "../ui/pass/groups.rs"]
+mod groups;
 #[path = "../ui/pass/keywords_and_tuples.rs"]
 mod keywords_and_tuples;
 #[path = "../ui/pass/lints_denied.rs"]

@@ -248,7 +248,13 @@ on_postgres! {
             effect::<PgBed>(&mut tx, id).await;
             store.commit(tx, BUDGET).await.unwrap();
         }
-        assert_eq!(bed.count("SELECT count(*) FROM seen WHERE setting = 'on'".into()).await, 3);
+        bed.outside("CREATE FUNCTION hidden() RETURNS text LANGUAGE sql AS 'SELECT set_config(''synchronous_commit'', ''off'', true)'".into()).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        PgBed::run(&mut tx, "SELECT hidden()".into()).await.unwrap();
+        effect::<PgBed>(&mut tx, 4).await;
+        let next = store.commit_and_begin(tx, BUDGET, TERMS).await.unwrap().unwrap();
+        store.rollback(next).await;
+        assert_eq!(bed.count("SELECT count(*) FROM seen WHERE setting = 'on'".into()).await, 4);
     }
 
     async fn a_server_process_that_dies_is_transient_and_stores_nothing(bed) {
@@ -508,6 +514,155 @@ on_postgres! {
         PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 2).await.unwrap();
     }
 
+    async fn a_chain_keeps_its_connection_and_gives_the_next_job_its_own_settings(bed) {
+        bed.outside(
+            "CREATE FUNCTION hidden() RETURNS text LANGUAGE sql AS \
+             'SELECT set_config(''lock_timeout'', ''1'', true) || set_config(''work_mem'', ''64'', true)'".into(),
+        ).await;
+        let store = bed.open(1).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        let (pid, work_mem) = (PgBed::pid(&mut tx).await, setting(&mut tx, "work_mem").await);
+        for (seconds, lock, attempt) in [(20, "10s", "20s"), (20, "10s", "20s"), (4, "2s", "4s"), (4, "2s", "4s"), (20, "10s", "20s")] {
+            PgBed::run(&mut tx, "SELECT hidden()".into()).await.unwrap();
+            assert_eq!(setting(&mut tx, "lock_timeout").await, "1ms");
+            let next = Terms { timeout: Duration::from_secs(seconds), ..TERMS };
+            tx = store.commit_and_begin(tx, BUDGET, next).await.unwrap().unwrap();
+            assert_eq!(PgBed::pid(&mut tx).await, pid);
+            assert_eq!(setting(&mut tx, "work_mem").await, work_mem);
+            assert_eq!(setting(&mut tx, "lock_timeout").await, lock);
+            assert_eq!(setting(&mut tx, "statement_timeout").await, attempt);
+            assert_eq!(setting(&mut tx, "idle_in_transaction_session_timeout").await, attempt);
+        }
+        store.rollback(tx).await;
+        // Of the session, of other terms, and of the session again after a rollback.
+        for (seconds, lock) in [(20, "10s"), (4, "2s"), (20, "10s")] {
+            let mut tx = store.begin(Terms { timeout: Duration::from_secs(seconds), ..TERMS }).await.unwrap();
+            assert_eq!(PgBed::pid(&mut tx).await, pid);
+            assert_eq!(setting(&mut tx, "lock_timeout").await, lock);
+            store.rollback(tx).await;
+        }
+    }
+
+    async fn a_session_has_its_limits_after_its_first_commit_and_not_after_a_rollback(bed) {
+        let store = bed.open(1).await;
+        for commits in [false, true, false] {
+            let mut tx = store.begin(TERMS).await.unwrap();
+            for (name, value) in [("lock_timeout", "10s"), ("statement_timeout", "20s"), ("idle_in_transaction_session_timeout", "20s")] {
+                assert_eq!(setting(&mut tx, name).await, value);
+            }
+            effect::<PgBed>(&mut tx, 1).await;
+            if commits {
+                store.commit(tx, BUDGET).await.unwrap();
+                bed.outside("DELETE FROM effects".into()).await;
+            } else {
+                store.rollback(tx).await;
+            }
+        }
+    }
+
+    async fn what_a_handler_set_for_its_transaction_ends_with_it(bed) {
+        let store = bed.open(1).await;
+        let mut tx = store.begin(TERMS).await.unwrap();
+        let pid = PgBed::pid(&mut tx).await;
+        store.rollback(tx).await;
+        for (offset, sql) in (1..).zip(["SET LOCAL statement_timeout = 1000", "SET TRANSACTION READ ONLY", "SELECT set_config('transaction_read_only', 'on', true)"]) {
+            let mut tx = fresh::<PgBed>(&store, &message(&format!("[{offset}]"), offset)).await;
+            PgBed::run(&mut tx, sql.into()).await.unwrap();
+            assert!(PostgresStore::disturbed(&tx).unwrap().contains("SET LOCAL"));
+            assert!(store.commit_and_begin(tx, BUDGET, TERMS).await.unwrap().is_none(), "{sql}");
+            let mut tx = store.begin(TERMS).await.unwrap();
+            assert_eq!(PgBed::pid(&mut tx).await, pid, "the session is as it was");
+            assert_eq!(setting(&mut tx, "statement_timeout").await, "20s");
+            effect::<PgBed>(&mut tx, offset).await;
+            store.commit(tx, BUDGET).await.unwrap();
+        }
+        assert_stored(bed, 3, 3).await;
+    }
+
+    async fn a_chain_without_an_answer_is_decided_by_the_claim(bed) {
+        let proxy = Proxy::before(address().await).await;
+        let store = PostgresStore::open(&url(&bed.name, None, Some(proxy.address)), 1).await.unwrap();
+        let mut stored = 0;
+        for (offset, at, commits) in [(1, At::Pass, true), (2, At::CutBefore, false), (3, At::CutAfter, true), (4, At::Silent, true), (5, At::Deaf, false)] {
+            let message = message(&format!("[{offset}]"), offset);
+            let mut tx = fresh::<PgBed>(&store, &message).await;
+            effect::<PgBed>(&mut tx, offset).await;
+            proxy.at_commit(at);
+            let committed = store.commit_and_begin(tx, Duration::from_millis(700), TERMS).await;
+            proxy.at_commit(At::Pass);
+            match (at, committed) {
+                (At::Pass, Ok(Some(next))) => drop(next),
+                (At::Pass, other) => panic!("{other:?}"),
+                (_, Err(CommitError::Unknown(_))) => {}
+                (at, other) => panic!("{at:?}: {other:?}"),
+            }
+            let expected = if commits { Claimed::Duplicate } else { Claimed::Fresh };
+            assert_eq!(found::<PgBed>(&store, &message).await, expected, "{at:?}");
+            stored += i64::from(commits);
+            assert_stored(bed, stored, stored).await;
+        }
+    }
+
+    async fn a_server_process_that_dies_before_a_chain_stores_nothing(bed) {
+        let store = bed.open(1).await;
+        let message = message("[1]", 5);
+        let mut tx = fresh::<PgBed>(&store, &message).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        let pid = PgBed::pid(&mut tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        let committed = store.commit_and_begin(tx, BUDGET, TERMS).await;
+        assert!(matches!(committed, Err(CommitError::Unknown(_))), "a proxy may say so after a commit: {committed:?}");
+        // In a transaction that a chain began.
+        let tx = store.begin(TERMS).await.unwrap();
+        let mut tx = store.commit_and_begin(tx, BUDGET, TERMS).await.unwrap().unwrap();
+        let pid = PgBed::pid(&mut tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        assert_eq!(store.claim(&mut tx, message.claim()).await.unwrap_err().fault, Fault::Transient);
+        assert_eq!(store.rollback(tx).await, Rolled::Back);
+        // While it was idle: a look does not notice.
+        let mut tx = store.begin(TERMS).await.unwrap();
+        let pid = PgBed::pid(&mut tx).await;
+        store.rollback(tx).await;
+        bed.outside(format!("SELECT pg_terminate_backend({pid}, 5000)")).await;
+        assert_eq!(store.seen(&[message.claim()]).await.unwrap(), [Claimed::Fresh]);
+        assert_stored(bed, 0, 0).await;
+    }
+
+    async fn db_09_a_serialization_failure_at_the_end_of_a_chained_job_is_transient(bed) {
+        let store = bed.open(2).await;
+        let terms = Terms { isolation: Isolation::Serializable, ..TERMS };
+        let mut one = store.begin(terms).await.unwrap();
+        let mut two = store.begin(terms).await.unwrap();
+        let pid = PgBed::pid(&mut two).await;
+        for (id, tx) in [(1, &mut one), (2, &mut two)] {
+            PgBed::run(tx, "SELECT count(*) FROM effects".into()).await.unwrap();
+            effect::<PgBed>(tx, id).await;
+        }
+        let next = store.commit_and_begin(one, BUDGET, terms).await.unwrap().unwrap();
+        match store.commit_and_begin(two, BUDGET, terms).await {
+            Err(CommitError::Refused(error)) => assert_eq!(error.fault, Fault::Transient, "{error}"),
+            other => panic!("{other:?}"),
+        }
+        let mut again = store.begin(TERMS).await.unwrap();
+        assert_ne!(PgBed::pid(&mut again).await, pid, "the connection is closed");
+        store.rollback(again).await;
+        store.rollback(next).await;
+        assert_eq!(bed.effects().await, 1);
+    }
+
+    async fn a_statement_the_handler_did_not_wait_for_is_seen_before_a_chain(bed) {
+        let store = bed.open(1).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        let late = PgBed::run(&mut tx, "SELECT pg_sleep(0.3); INSERT INTO effects (id) VALUES (1)".into());
+        tokio::time::timeout(Duration::from_millis(50), late).await.unwrap_err();
+        match store.commit_and_begin(tx, BUDGET, TERMS).await {
+            Err(CommitError::Swallowed { first: Some(first) }) => assert!(first.starts_with("23505"), "{first}"),
+            other => panic!("{other:?}"),
+        }
+        assert_stored(bed, 0, 0).await;
+    }
+
     async fn making_all_constraints_immediate_counts_as_a_commit_only_when_lent(bed) {
         let store = bed.open(1).await;
         let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;
@@ -521,6 +676,10 @@ on_postgres! {
         store.rollback(tx).await;
         assert_stored(bed, 1, 1).await;
     }
+}
+
+async fn setting(tx: &mut PgTx, name: &str) -> String {
+    sqlx::query_scalar("SELECT current_setting($1)").bind(name).fetch_one(&mut *tx).await.unwrap()
 }
 
 /// As a handler has it.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
+use super::desk::Desk;
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
-use super::{Engine, Routed};
+use super::{Engine, Routed, terms};
 use crate::error::{Reason, Rejection};
 use crate::job::{Job, Prepared};
 use crate::message::Message;
-use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
+use crate::store::{Claimed, CommitError, Rolled, Store};
 
 /// Runs one attempt: decode, claim, handler, guard, commit.
 ///
@@ -21,6 +22,7 @@ use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
 /// next delivery.
 pub(super) async fn attempt<S: Store>(
     engine: &Engine<S>,
+    desk: &mut Desk<S>,
     job: &Routed<S>,
     message: &Arc<Message>,
     attempt: u32,
@@ -35,25 +37,17 @@ pub(super) async fn attempt<S: Store>(
         span.record("key_hash", prepared.key.hash());
     }
     let ends = Instant::now() + spec.timeout;
-    let terms = Terms { isolation: spec.isolation, timeout: spec.timeout };
-    let mut tx = match engine.store.begin(terms).await {
+    let mut tx = match desk.begin(engine, terms(spec)).await {
         Ok(tx) => tx,
         // No job has run yet: whatever the database says here, no message is to blame.
         Err(error) => return Failure::transient(error.to_string()).into(),
     };
 
-    let claim = Claim {
-        job: spec.name,
-        key: &prepared.key,
-        fingerprint: prepared.fingerprint,
-        scheme: spec.scheme.id(),
-        group: &engine.group,
-        at: &message.coordinates,
-    };
+    let claim = engine.claim(spec, &prepared, message);
     match timeout_at(ends, engine.store.claim(&mut tx, claim)).await {
         Ok(Ok(Claimed::Fresh)) => engine.probe.reached(Point::Claimed, &message.coordinates),
         Ok(Ok(seen)) => {
-            engine.store.rollback(tx).await;
+            desk.keep(engine, tx, terms(spec)).await;
             return Outcome::seen(seen);
         }
         Ok(Err(error)) => {
@@ -73,7 +67,7 @@ pub(super) async fn attempt<S: Store>(
         Ok(Ok(Ok(()))) => {
             engine.probe.reached(Point::Handled, &message.coordinates);
             let left = ends.saturating_duration_since(Instant::now());
-            engine.store.commit(tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
+            desk.commit(engine, tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
         }
         Ok(Ok(Err(error))) => {
             let refused = Outcome::refused::<S>(error, S::first_error(&tx));

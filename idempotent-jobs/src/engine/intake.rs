@@ -1,6 +1,6 @@
 //! What the consumer's thread feeds and asks.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use super::Engine;
 use super::probe::Point;
@@ -53,13 +53,36 @@ impl<S: Store> Intake for Engine<S> {
     }
 
     fn accept(&self, message: Message) -> Room {
-        let room = self.lanes().push(message);
+        // Only topics of jobs are subscribed to.
+        let Some(place) = self.classes.place(&message) else { return Room::Open };
+        let room = self.lanes().push(message, place);
         self.work.notify_one();
         room
     }
 
+    fn polled(&self) {
+        if let Some(asleep) = self.pulse.beat(Instant::now(), SystemTime::now()) {
+            tracing::warn!(
+                ?asleep,
+                "this process did not poll for longer than its session lasts: nothing is started before its group is heard of"
+            );
+        }
+    }
+
     fn relieved(&self) -> Vec<Partition> {
-        self.lanes().relieved()
+        let (relieved, held_up) = {
+            let mut lanes = self.lanes();
+            (lanes.relieved(), lanes.held_up())
+        };
+        for Position { partition: Partition { topic, number }, offset } in held_up {
+            metrics::counter!(telemetry::HELD_UP, "topic" => topic.to_string(), "partition" => number.to_string())
+                .increment(1);
+            tracing::warn!(
+                %topic, partition = number, offset,
+                "this message does not get done, and so much is done behind it that its partition is read no further before it is"
+            );
+        }
+        relieved
     }
 
     fn settled(&self) -> Vec<Position> {

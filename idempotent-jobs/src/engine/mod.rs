@@ -3,38 +3,51 @@
 //! Invariant: an offset is handed out for commit only when every job of its message has settled
 //! it. One mutex guards the lanes; it is never held across an await or a call of a user's code.
 
+mod classes;
+mod desk;
 mod execute;
 mod intake;
 mod lanes;
+mod look;
 mod offsets;
 mod outcome;
+mod pace;
+mod pass;
 pub(crate) mod probe;
+mod progress;
+mod pulse;
+mod report;
 mod settle;
+mod together;
 mod work;
 
 pub(crate) use self::work::work;
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-use self::lanes::{Bounds, Lanes};
+use self::classes::Classes;
+use self::lanes::{Back, Bounds, End, Lanes, Task};
+use self::pace::Pace;
 use self::probe::Probe;
-use self::settle::Standing;
+use self::progress::Progress;
+use self::pulse::Pulse;
 use crate::context::{Context, States};
 use crate::error::Error;
-use crate::job::Job;
+use crate::job::{Job, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
-use crate::store::Store;
+use crate::store::{Claim, Store, Terms};
 
 /// A job as this engine runs it.
 pub(crate) type Routed<S> = Arc<dyn Job<<S as Store>::Tx>>;
 
-/// The jobs a message still has to pass, and how each stands.
-#[derive(Debug, Default)]
-struct Progress(Option<Vec<(usize, Standing, Option<Instant>)>>);
+/// Messages of a partition from its first unsettled one on: behind a message that does not get
+/// done the others go on so far.
+const SPAN: usize = 10_000;
 
 /// What the engine is made of.
 pub(crate) struct Parts<S: Store> {
@@ -43,6 +56,10 @@ pub(crate) struct Parts<S: Store> {
     pub jobs: Vec<Routed<S>>,
     pub states: Arc<States>,
     pub probe: Arc<dyn Probe>,
+    /// Bytes of messages that may wait here.
+    pub memory: usize,
+    /// After so long without a poll another process may own the partitions.
+    pub session_timeout: Duration,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -52,7 +69,13 @@ pub(crate) struct Engine<S: Store> {
     jobs: Vec<Routed<S>>,
     states: Arc<States>,
     probe: Arc<dyn Probe>,
+    classes: Classes,
+    /// Of each job.
+    paces: Vec<Pace>,
     lanes: Mutex<Lanes<Progress>>,
+    pulse: Pulse,
+    /// Workers that have nothing to do.
+    idle: AtomicUsize,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -65,14 +88,20 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe } = parts;
+        let Parts { store, group, jobs, states, probe, memory, session_timeout } = parts;
+        let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
+        let lanes = Lanes::new(Bounds { memory, span: SPAN }, classes.limits());
         Arc::new(Self {
             store,
             group,
+            classes,
+            paces: jobs.iter().map(|_| Pace::default()).collect(),
             jobs,
             states,
             probe,
-            lanes: Mutex::new(Lanes::new(Bounds::default())),
+            lanes: Mutex::new(lanes),
+            pulse: Pulse::new(session_timeout, Instant::now()),
+            idle: AtomicUsize::new(0),
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -114,7 +143,31 @@ impl<S: Store> Engine<S> {
         self.lanes.lock().expect("lanes do not panic")
     }
 
+    /// The dedup insert of a message for a job.
+    fn claim<'a>(&'a self, spec: &'a Spec, prepared: &'a Prepared, message: &'a Message) -> Claim<'a> {
+        Claim {
+            job: spec.name,
+            key: &prepared.key,
+            fingerprint: prepared.fingerprint,
+            scheme: spec.scheme.id(),
+            group: &self.group,
+            at: &message.coordinates,
+        }
+    }
+
+    /// The partition of `task` stands still before it; the others go back.
+    fn halt(&self, task: Task<Progress>, others: Vec<Task<Progress>>) {
+        let back = others.into_iter().map(|task| (task, End::Back(Back::default())));
+        self.lanes().conclude(std::iter::once((task, End::Halt)).chain(back).collect());
+        self.rest.notify_all();
+    }
+
     fn context(&self, message: &Arc<Message>, key: Key, attempt: u32) -> Context {
         Context { message: Arc::clone(message), key, attempt, states: Arc::clone(&self.states) }
     }
+}
+
+/// How a job's transactions are opened.
+fn terms(spec: &Spec) -> Terms {
+    Terms { isolation: spec.isolation, timeout: spec.timeout }
 }

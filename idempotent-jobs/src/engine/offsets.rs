@@ -27,10 +27,8 @@ pub(crate) struct Offsets {
 impl Offsets {
     /// A message was read. Only a `New` one is tracked.
     pub fn accept(&mut self, offset: i64) -> Arrival {
-        let last = self.open.back().map(|(offset, _)| *offset).or(self.watermark.map(|mark| mark - 1));
-        if last.is_some_and(|last| offset <= last) {
-            let known = self.open.binary_search_by_key(&offset, |(offset, _)| *offset).is_ok();
-            return if known { Arrival::Known } else { Arrival::Back };
+        if self.is_seen(offset) {
+            return if self.is_back(offset) { Arrival::Back } else { Arrival::Known };
         }
         if self.watermark.is_none() {
             self.watermark = Some(offset);
@@ -38,6 +36,26 @@ impl Offsets {
         }
         self.open.push_back((offset, false));
         Arrival::New
+    }
+
+    /// Whether accepting the offset would be `Back`.
+    pub fn is_back(&self, offset: i64) -> bool {
+        self.is_seen(offset) && self.open.binary_search_by_key(&offset, |(offset, _)| *offset).is_err()
+    }
+
+    fn is_seen(&self, offset: i64) -> bool {
+        let last = self.open.back().map(|(offset, _)| *offset).or(self.watermark.map(|mark| mark - 1));
+        last.is_some_and(|last| offset <= last)
+    }
+
+    /// How many messages are tracked: the first unsettled one and all behind it.
+    pub fn span(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The first offset that is not settled.
+    pub fn first(&self) -> Option<i64> {
+        self.open.front().map(|(offset, _)| *offset)
     }
 
     /// A message is settled: the watermark moves over the finished prefix.

@@ -1,9 +1,11 @@
 //! Extractors: what a job may ask for after its payload.
 
+mod batch;
 mod headers;
 mod meta;
 mod state;
 
+pub use self::batch::ExtractBatch;
 pub use self::meta::Meta;
 pub use self::state::State;
 

@@ -1,10 +1,13 @@
 //! Where databases differ.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-use sqlx::{Connection, Database, Error};
+use sqlx::{AssertSqlSafe, Connection, Database, Error, SqlSafeStr, SqlStr};
 
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
@@ -22,6 +25,8 @@ pub trait Dialect: Database + fmt::Debug {
     const HANDLE: &'static str;
     /// The database's name in messages.
     const DATABASE: &'static str;
+    /// Whether the next transaction may begin in the trip of a commit.
+    const CHAINS: bool;
     /// How its statements are told apart.
     const SYNTAX: Syntax;
     /// What the guard keeps beside a connection; dropped before it.
@@ -37,13 +42,24 @@ pub trait Dialect: Database + fmt::Debug {
     fn prepare(conn: &mut Self::Connection) -> impl Future<Output = Result<Self::Guard, StoreError>> + Send;
     /// Runs a string of statements without parameters, in one trip.
     fn run(conn: &mut Self::Connection, sql: String) -> impl Future<Output = Result<(), Error>> + Send;
+    /// The same, counting the statements whose end was seen, whatever becomes of the rest.
+    fn count(
+        conn: &mut Self::Connection,
+        sql: SqlStr,
+        done: &mut usize,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// The string that opens a job's transaction and the guard's savepoint, `mark`.
-    fn opening(terms: &Terms, mark: &str) -> String;
+    /// The string that opens a job's transaction and the guard's savepoint, `mark`. The session
+    /// may have the limits of these terms already: `settled`.
+    fn opening(terms: &Terms, mark: &str, settled: bool) -> String;
     /// The string that makes every COMMIT but ours fail, if that takes a statement.
     fn sealing(mark: &str) -> Option<String>;
-    /// The string before COMMIT, which fails unless the transaction is intact.
-    fn closing(guard: &Self::Guard, mark: &str, sealed: bool) -> String;
+    /// The string before COMMIT, which fails unless the transaction is intact. Once it is
+    /// committed, the session has the limits of `settle`.
+    fn closing(guard: &Self::Guard, mark: &str, sealed: bool, settle: Option<Duration>) -> String;
+    /// `closing` of a transaction that is not sealed, COMMIT, and the opening of the next one
+    /// with the same isolation and the session's limits.
+    fn chain(guard: &Self::Guard, mark: &str, settle: Option<Duration>) -> Chain;
     /// Our own COMMIT begins (`true`) or is over.
     fn permit(guard: &Self::Guard, commit: bool);
     /// What a failure of `closing` says.
@@ -66,6 +82,17 @@ pub trait Dialect: Database + fmt::Debug {
         claim: &Claim<'_>,
     ) -> impl Future<Output = Result<Option<Stored>, Error>> + Send;
 
+    /// The dedup inserts of claims of one job in one statement: the keys that were free.
+    fn insert_all(
+        conn: &mut Self::Connection,
+        claims: &[Claim<'_>],
+    ) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+    /// The rows that hold any of the keys of claims of one job, by key.
+    fn look_all(
+        conn: &mut Self::Connection,
+        claims: &[Claim<'_>],
+    ) -> impl Future<Output = Result<HashMap<String, Stored>, Error>> + Send;
+
     /// The string that opens the transaction of a start: it reads what others committed, and
     /// does not wait for their locks for ever.
     const STARTING: &'static str;
@@ -81,6 +108,26 @@ pub trait Dialect: Database + fmt::Debug {
         conn: &mut Self::Connection,
         job: &JobRow<'_>,
     ) -> impl Future<Output = Result<Vec<Highest>, Error>> + Send;
+}
+
+/// A string that closes a transaction and opens the next one.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    /// The whole string.
+    pub(super) sql: SqlStr,
+    /// How many statements stand before COMMIT.
+    pub(super) before: usize,
+    /// How many there are.
+    pub(super) all: usize,
+}
+
+impl Chain {
+    pub(super) fn new(closing: &[String], commit: &str, opening: &[String]) -> Self {
+        let statements: Vec<&str> =
+            closing.iter().map(String::as_str).chain([commit]).chain(opening.iter().map(String::as_str)).collect();
+        let sql: Arc<str> = statements.join("; ").into();
+        Self { sql: AssertSqlSafe(sql).into_sql_str(), before: closing.len(), all: statements.len() }
+    }
 }
 
 /// Why the guard's savepoint could not be released.

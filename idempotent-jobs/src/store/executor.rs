@@ -1,14 +1,17 @@
 //! Handles and savepoints as executors of sqlx, with every statement checked on its way.
 
+use std::future::Future;
+use std::task::Poll;
+
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use futures_util::future::{self, FutureExt, TryFutureExt};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::future::{self, FutureExt};
+use futures_util::stream::{self, StreamExt};
 use sqlx::{Database, Either, Error, Execute, Executor, SqlStr};
 use sqlx_core::describe::Describe;
 
 use super::dialect::Dialect;
-use super::handle::Tx;
+use super::handle::{Notes, Tx};
 use super::savepoint::Savepoint;
 
 /// What a statement yields, as it comes.
@@ -29,7 +32,7 @@ macro_rules! executor {
             {
                 let (conn, notes) = self.parts();
                 match notes.admit(query) {
-                    Ok(query) => conn.fetch_many(query).inspect_err(|error| notes.see(error)).boxed(),
+                    Ok(query) => steps(conn.fetch_many(query), notes),
                     Err(error) => stream::once(future::ready(Err(error))).boxed(),
                 }
             }
@@ -41,7 +44,7 @@ macro_rules! executor {
             {
                 let (conn, notes) = self.parts();
                 match notes.admit(query) {
-                    Ok(query) => conn.fetch_optional(query).inspect_err(|error| notes.see(error)).boxed(),
+                    Ok(query) => answer(conn.fetch_optional(query), notes).boxed(),
                     Err(error) => future::ready(Err(error)).boxed(),
                 }
             }
@@ -56,7 +59,7 @@ macro_rules! executor {
             {
                 let (conn, notes) = self.parts();
                 match notes.check(sql.as_str()) {
-                    Ok(()) => conn.prepare_with(sql, parameters).inspect_err(|error| notes.see(error)).boxed(),
+                    Ok(()) => answer(conn.prepare_with(sql, parameters), notes).boxed(),
                     Err(error) => future::ready(Err(error)).boxed(),
                 }
             }
@@ -69,12 +72,39 @@ macro_rules! executor {
             {
                 let (conn, notes) = self.parts();
                 match notes.check(sql.as_str()) {
-                    Ok(()) => conn.describe(sql).inspect_err(|error| notes.see(error)).boxed(),
+                    Ok(()) => answer(conn.describe(sql), notes).boxed(),
                     Err(error) => future::ready(Err(error)).boxed(),
                 }
             }
         }
     )+};
+}
+
+/// Passes on what a statement yields. Until its end was seen, or that of a later one, its error
+/// is still to come.
+fn steps<'e, DB: Dialect>(mut steps: Steps<'e, DB>, notes: &'e mut Notes<DB>) -> Steps<'e, DB> {
+    stream::poll_fn(move |cx| {
+        notes.loose = true;
+        let step = steps.poll_next_unpin(cx);
+        match &step {
+            Poll::Ready(Some(Err(error))) => notes.end(Some(error)),
+            Poll::Ready(None) => notes.end(None),
+            _ => {}
+        }
+        step
+    })
+    .boxed()
+}
+
+/// The same for a statement with one answer.
+async fn answer<DB: Dialect, T>(
+    answer: impl Future<Output = Result<T, Error>>,
+    notes: &mut Notes<DB>,
+) -> Result<T, Error> {
+    notes.loose = true;
+    let answer = answer.await;
+    notes.end(answer.as_ref().err());
+    answer
 }
 
 executor! {

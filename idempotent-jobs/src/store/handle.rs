@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use sqlx::{Connection, Database, Error, Execute, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+use super::Terms;
 use super::describe::brief;
 use super::dialect::Dialect;
 use super::savepoint::Savepoint;
@@ -26,6 +27,7 @@ pub(super) const CUT: &str = "a savepoint did not open, or the future that opens
 /// closes its connection and nothing is stored.
 pub struct Tx<DB: Dialect> {
     pub(super) lease: Lease<DB>,
+    pub(super) terms: Terms,
     pub(super) notes: Notes<DB>,
 }
 
@@ -35,6 +37,8 @@ pub(super) struct Notes<DB> {
     pub(super) first_error: Option<String>,
     /// The session is not what it was: it is closed after this transaction.
     pub(super) tainted: bool,
+    /// The rest of the transaction is not what it was: the next one is.
+    pub(super) local: bool,
     /// The bare connection was lent.
     pub(super) lent: bool,
     /// A statement that ends the transaction was refused.
@@ -42,14 +46,35 @@ pub(super) struct Notes<DB> {
     /// The opening or closing of a savepoint was dropped on its way, or one did not open: the
     /// driver then rolls back on its own account, and what is left is not the transaction lent.
     pub(super) cut: bool,
+    /// How many savepoints are open.
+    pub(super) open: usize,
+    /// A savepoint was opened: the driver may still have its rollback to send.
+    pub(super) parted: bool,
+    /// The end of a statement was not waited for: its error may be the answer to the next one.
+    pub(super) loose: bool,
     database: PhantomData<fn(DB)>,
 }
 
+impl<DB> Default for Notes<DB> {
+    fn default() -> Self {
+        Self {
+            first_error: None,
+            tainted: false,
+            local: false,
+            lent: false,
+            refused: false,
+            cut: false,
+            open: 0,
+            parted: false,
+            loose: false,
+            database: PhantomData,
+        }
+    }
+}
+
 impl<DB: Dialect> Tx<DB> {
-    pub(super) fn new(lease: Lease<DB>) -> Self {
-        let notes =
-            Notes { first_error: None, tainted: false, lent: false, refused: false, cut: false, database: PhantomData };
-        Self { lease, notes }
+    pub(super) fn new(lease: Lease<DB>, terms: Terms) -> Self {
+        Self { lease, terms, notes: Notes::default() }
     }
 
     /// Opens a savepoint: a part of the transaction that can be undone alone, and in which a
@@ -113,6 +138,10 @@ impl<DB: Dialect> Notes<DB> {
         self.whole()?;
         match statement::inspect(sql, DB::SYNTAX) {
             Verdict::Clean => Ok(()),
+            Verdict::Lasts => {
+                self.local = true;
+                Ok(())
+            }
             Verdict::Taints => {
                 self.tainted = true;
                 Ok(())
@@ -134,6 +163,14 @@ impl<DB: Dialect> Notes<DB> {
         Ok(Admitted { sql, statement, arguments, persistent })
     }
 
+    /// A statement has ended.
+    pub(super) fn end(&mut self, error: Option<&Error>) {
+        self.loose = false;
+        if let Some(error) = error {
+            self.see(error);
+        }
+    }
+
     /// Remembers the first SQL error, and whether the session is to be kept.
     pub(super) fn see(&mut self, error: &Error) {
         if let Error::Database(error) = error {
@@ -142,6 +179,21 @@ impl<DB: Dialect> Notes<DB> {
                 self.first_error = Some(brief(&**error));
             }
         }
+    }
+
+    /// What a handler did that would show in the next job of the same transaction.
+    pub(super) fn disturbed(&self) -> Option<&'static str> {
+        [
+            (self.refused, "it tried to end the transaction"),
+            (self.lent, "it borrowed the bare connection, `tx.connection()`"),
+            (self.cut, "the opening or closing of a savepoint was dropped on its way"),
+            (self.open > 0, "it left a savepoint of `tx.begin()` open"),
+            (self.tainted, "it changed the session (SET, PRAGMA, a temporary table, a session lock)"),
+            (self.local, "it changed the rest of the transaction (SET LOCAL, SET TRANSACTION, DECLARE, SAVEPOINT)"),
+            (self.loose, "it did not wait for the end of a statement"),
+        ]
+        .into_iter()
+        .find_map(|(is, why)| is.then_some(why))
     }
 
     /// Whether a transaction that is no longer there was ended by the handler, and not by the

@@ -11,6 +11,8 @@
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
+mod claims;
+mod commit;
 mod describe;
 mod dialect;
 mod executor;
@@ -50,7 +52,7 @@ pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migration
 pub use self::transaction::SqlStore;
 
 /// How a job's transaction is opened.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// The isolation level, where the database has a choice.
     pub isolation: Isolation,
@@ -192,6 +194,9 @@ pub type Committed<'a> = &'a (dyn Fn(&str, i32) -> Option<i64> + Send + Sync);
 pub trait Store: Sized + Send + Sync + 'static {
     /// The handle lent to jobs.
     type Tx: Handle;
+    /// Whether one transaction may follow another at once: not where it would keep a lock from
+    /// everybody else.
+    const CHAINS: bool;
     /// Connects, migrates (or finds the tables), checks.
     fn open(url: &str, connections: usize) -> impl Future<Output = Result<Self, StoreError>> + Send;
     /// How many transactions may run side by side.

@@ -25,9 +25,11 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
         // Stays so when this is dropped or fails: sqlx then rolls back one level more than was
         // opened, and a commit of the enclosing savepoint would be COMMIT.
         notes.cut = true;
+        notes.parted = true;
         match DB::TransactionManager::begin(&mut session.conn, None).await {
             Ok(()) => {
                 notes.cut = false;
+                notes.open += 1;
                 Ok(Self { session, notes, open: true })
             }
             Err(error) => {
@@ -78,7 +80,10 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
     fn close(mut self, done: Result<(), Error>) -> Result<(), Error> {
         self.notes.cut = false;
         match &done {
-            Ok(()) => self.open = false,
+            Ok(()) => {
+                self.open = false;
+                self.notes.open -= 1;
+            }
             Err(error) => self.notes.see(error),
         }
         done
@@ -92,6 +97,7 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
 impl<DB: Dialect> Drop for Savepoint<'_, DB> {
     fn drop(&mut self) {
         if self.open && !self.notes.cut {
+            self.notes.open -= 1;
             DB::TransactionManager::start_rollback(&mut self.session.conn);
         }
     }

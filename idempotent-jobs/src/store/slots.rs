@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::StoreError;
-use super::dialect::{Dialect, Options};
+use super::dialect::{Chain, Dialect, Options};
 
 /// The time a database has to take a connection, and again to make it ready.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -34,6 +34,11 @@ pub(super) struct Session<DB: Dialect> {
     /// Name of the guard's savepoint and token of the seal: drawn for each connection, so that
     /// no handler can name it by accident.
     pub(super) mark: String,
+    /// The timeout of the terms whose limits the session has by itself; others are set for a
+    /// transaction alone, at a price for each.
+    pub(super) settled: Option<Duration>,
+    /// What closes a transaction and opens one of the settled terms.
+    pub(super) chain: Chain,
 }
 
 /// A session and the slot it takes up, which is free once the connection is closed or back.
@@ -89,7 +94,9 @@ impl<DB: Dialect> Slots<DB> {
     async fn open(&self) -> Result<Session<DB>, StoreError> {
         let mut conn = connect::<DB>(&self.options).await?;
         let guard = within(CONNECT, "preparing a connection", DB::prepare(&mut conn)).await?;
-        Ok(Session { guard, conn, mark: mark() })
+        let mark = mark();
+        let chain = DB::chain(&guard, &mark, None);
+        Ok(Session { guard, conn, mark, settled: None, chain })
     }
 }
 

@@ -12,11 +12,13 @@ pub enum Syntax {
     Sqlite,
 }
 
-/// What may be done with a string of statements.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What may be done with a string of statements. The later one weighs more.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     /// Send it.
     Clean,
+    /// Send it, and let no other job into the transaction.
+    Lasts,
     /// Send it, and do not give the session to another job.
     Taints,
     /// It ends or begins a transaction by these words.
@@ -24,17 +26,34 @@ pub(super) enum Verdict {
 }
 
 /// Judges every statement of `sql`.
+///
+/// It runs for each statement of each message, and so takes one allocation, not one a word.
 pub(super) fn inspect(sql: &str, syntax: Syntax) -> Verdict {
     let mut verdict = Verdict::Clean;
-    for statement in statements(sql, syntax) {
-        if let Some(words) = ends_transaction(&statement) {
-            return Verdict::Refused(words);
-        }
-        if leaves_state(&statement, syntax) {
-            verdict = Verdict::Taints;
+    let mut statement = Vec::with_capacity(64);
+    let mut body = Body::None;
+    for token in (Scanner { rest: sql, syntax }) {
+        body = body.after(&statement, token, syntax);
+        if token == Token::Mark(';') && body == Body::None {
+            verdict = verdict.max(judge(&statement, syntax));
+            statement.clear();
+        } else {
+            statement.push(token);
         }
     }
-    verdict
+    verdict.max(judge(&statement, syntax))
+}
+
+fn judge(statement: &[Token<'_>], syntax: Syntax) -> Verdict {
+    if let Some(words) = ends_transaction(statement) {
+        Verdict::Refused(words)
+    } else if leaves_state(statement, syntax) {
+        Verdict::Taints
+    } else if lasts(statement) {
+        Verdict::Lasts
+    } else {
+        Verdict::Clean
+    }
 }
 
 /// What a refused statement is answered with.
@@ -46,44 +65,51 @@ pub(super) fn refusal(words: &str) -> String {
     )
 }
 
-/// A piece of SQL as far as it matters here. Words are upper case.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    Word(String),
+/// A piece of SQL as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
     Mark(char),
     /// A quoted text, name or other literal.
     Quoted,
 }
 
-impl Token {
+impl Token<'_> {
+    /// Whether it is this word, in whatever case.
     fn is(&self, word: &str) -> bool {
-        matches!(self, Self::Word(found) if found == word)
+        matches!(self, Self::Word(found) if found.eq_ignore_ascii_case(word))
     }
 }
 
 /// The words that end or begin a transaction, if the statement starts with such.
-fn ends_transaction(statement: &[Token]) -> Option<String> {
-    let word = |at: usize| match statement.get(at) {
-        Some(Token::Word(word)) => word.as_str(),
-        _ => "",
-    };
-    let two = || format!("{} {}", word(0), word(1));
-    match word(0) {
-        "BEGIN" | "COMMIT" | "END" | "ABORT" => Some(word(0).to_owned()),
-        "START" => Some("START TRANSACTION".to_owned()),
-        "PREPARE" if word(1) == "TRANSACTION" => Some(two()),
-        "ROLLBACK" => {
-            let noise = usize::from(matches!(word(1), "WORK" | "TRANSACTION"));
-            (word(1 + noise) != "TO").then(|| if word(1) == "PREPARED" { two() } else { "ROLLBACK".to_owned() })
-        }
-        _ => None,
+fn ends_transaction(statement: &[Token<'_>]) -> Option<String> {
+    let is = |at: usize, word: &str| statement.get(at).is_some_and(|token| token.is(word));
+    if let Some(word) = ["BEGIN", "COMMIT", "END", "ABORT"].into_iter().find(|word| is(0, word)) {
+        Some(word.to_owned())
+    } else if is(0, "START") {
+        Some("START TRANSACTION".to_owned())
+    } else if is(0, "PREPARE") {
+        is(1, "TRANSACTION").then(|| "PREPARE TRANSACTION".to_owned())
+    } else if is(0, "ROLLBACK") {
+        let noise = usize::from(is(1, "WORK") || is(1, "TRANSACTION"));
+        let words = if is(1 + noise, "PREPARED") { "ROLLBACK PREPARED" } else { "ROLLBACK" };
+        (!is(1 + noise, "TO")).then(|| words.to_owned())
+    } else {
+        None
     }
 }
 
+/// Whether the rest of the transaction is another after the statement: settings, cursors and
+/// savepoints by name.
+fn lasts(statement: &[Token<'_>]) -> bool {
+    let starts = |word: &str| statement.first().is_some_and(|first| first.is(word));
+    ["SET", "SAVEPOINT", "DECLARE"].into_iter().any(starts) || statement.iter().any(|token| token.is("SET_CONFIG"))
+}
+
 /// Whether the session is another after the statement, beyond the end of its transaction.
-fn leaves_state(statement: &[Token], syntax: Syntax) -> bool {
+fn leaves_state(statement: &[Token<'_>], syntax: Syntax) -> bool {
     let is = |at: usize, word: &str| statement.get(at).is_some_and(|token| token.is(word));
-    let temporary = |token: &Token| token.is("TEMP") || token.is("TEMPORARY");
+    let temporary = |token: &Token<'_>| token.is("TEMP") || token.is("TEMPORARY");
     if is(0, "CREATE") && statement.iter().take(5).any(temporary) {
         return true;
     }
@@ -103,29 +129,28 @@ fn leaves_state(statement: &[Token], syntax: Syntax) -> bool {
 }
 
 /// Whether a token that fits follows the word somewhere.
-fn follows(statement: &[Token], word: &str, fits: impl Fn(&Token) -> bool) -> bool {
+fn follows(statement: &[Token<'_>], word: &str, fits: impl Fn(&Token<'_>) -> bool) -> bool {
     statement.windows(2).any(|pair| pair[0].is(word) && fits(&pair[1]))
 }
 
 /// Calls of functions whose effect outlives the transaction.
-fn calls_for_session(statement: &[Token]) -> bool {
+fn calls_for_session(statement: &[Token<'_>]) -> bool {
+    const CALLS: [&str; 5] = [
+        "PG_ADVISORY_LOCK",
+        "PG_ADVISORY_LOCK_SHARED",
+        "PG_TRY_ADVISORY_LOCK",
+        "PG_TRY_ADVISORY_LOCK_SHARED",
+        "SETSEED",
+    ];
     statement.iter().enumerate().any(|(at, token)| {
-        let Token::Word(word) = token else { return false };
-        match word.as_str() {
-            "PG_ADVISORY_LOCK"
-            | "PG_ADVISORY_LOCK_SHARED"
-            | "PG_TRY_ADVISORY_LOCK"
-            | "PG_TRY_ADVISORY_LOCK_SHARED"
-            | "SETSEED" => true,
-            // `set_config(name, value, true)` ends with the transaction; anything else may not.
-            "SET_CONFIG" => !last_argument(&statement[at + 1..]).is_some_and(|token| token.is("TRUE")),
-            _ => false,
-        }
+        // `set_config(name, value, true)` ends with the transaction; anything else may not.
+        let config = || token.is("SET_CONFIG") && !last_argument(&statement[at + 1..]).is_some_and(|it| it.is("TRUE"));
+        CALLS.iter().any(|call| token.is(call)) || config()
     })
 }
 
 /// The token before the parenthesis that closes the first one.
-fn last_argument(tokens: &[Token]) -> Option<&Token> {
+fn last_argument<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t Token<'a>> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {
         match token {
@@ -138,25 +163,6 @@ fn last_argument(tokens: &[Token]) -> Option<&Token> {
     None
 }
 
-/// The statements of `sql` as tokens, empty ones left out.
-fn statements(sql: &str, syntax: Syntax) -> Vec<Vec<Token>> {
-    let mut done = Vec::new();
-    let mut current: Vec<Token> = Vec::new();
-    let mut body = Body::None;
-    let scanner = Scanner { rest: sql, syntax };
-    for token in scanner {
-        body = body.after(&current, &token, syntax);
-        if token == Token::Mark(';') && body == Body::None {
-            done.push(std::mem::take(&mut current));
-        } else {
-            current.push(token);
-        }
-    }
-    done.push(current);
-    done.retain(|statement| !statement.is_empty());
-    done
-}
-
 /// Whether the scan is inside the body of a routine or trigger, whose statements are not ours:
 /// `BEGIN ATOMIC … END` of PostgreSQL, `CREATE TRIGGER … BEGIN … END` of SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +173,7 @@ enum Body {
 }
 
 impl Body {
-    fn after(self, before: &[Token], token: &Token, syntax: Syntax) -> Self {
+    fn after(self, before: &[Token<'_>], token: Token<'_>, syntax: Syntax) -> Self {
         match self {
             Self::None if opens_body(before, token, syntax) => Self::Open(0),
             Self::Open(cases) if token.is("CASE") => Self::Open(cases + 1),
@@ -178,7 +184,7 @@ impl Body {
     }
 }
 
-fn opens_body(before: &[Token], token: &Token, syntax: Syntax) -> bool {
+fn opens_body(before: &[Token<'_>], token: Token<'_>, syntax: Syntax) -> bool {
     before.first().is_some_and(|first| first.is("CREATE"))
         && match syntax {
             Syntax::Postgres => token.is("ATOMIC") && before.last().is_some_and(|last| last.is("BEGIN")),
@@ -192,10 +198,10 @@ struct Scanner<'a> {
     syntax: Syntax,
 }
 
-impl Iterator for Scanner<'_> {
-    type Item = Token;
+impl<'a> Iterator for Scanner<'a> {
+    type Item = Token<'a>;
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<Token<'a>> {
         self.skip_blank();
         let first = self.rest.chars().next()?;
         let escapes = self.syntax == Syntax::Postgres && is_escape_string(self.rest);
@@ -206,7 +212,7 @@ impl Iterator for Scanner<'_> {
             ('`', Syntax::Sqlite) => self.quoted(1, '`', false),
             ('[', Syntax::Sqlite) => self.until("]", 1),
             ('$', Syntax::Postgres) => match dollar_tag(self.rest) {
-                Some(tag) => self.until(&tag, tag.len()),
+                Some(tag) => self.until(tag, tag.len()),
                 None => self.mark(first),
             },
             _ if in_name(first) && !first.is_ascii_digit() => self.word(),
@@ -216,21 +222,21 @@ impl Iterator for Scanner<'_> {
     }
 }
 
-impl Scanner<'_> {
-    fn mark(&mut self, first: char) -> Token {
+impl<'a> Scanner<'a> {
+    fn mark(&mut self, first: char) -> Token<'a> {
         self.rest = &self.rest[first.len_utf8()..];
         Token::Mark(first)
     }
 
-    fn word(&mut self) -> Token {
+    fn word(&mut self) -> Token<'a> {
         let end = self.rest.find(|c: char| !(in_name(c) || c == '$')).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
-        Token::Word(word.to_ascii_uppercase())
+        Token::Word(word)
     }
 
     /// A literal with escapes. It goes on in another one on a later line, as the standard has it.
-    fn escaped(&mut self) -> Token {
+    fn escaped(&mut self) -> Token<'a> {
         let mut opening = 2;
         loop {
             self.quoted(opening, '\'', true);
@@ -245,7 +251,7 @@ impl Scanner<'_> {
     }
 
     /// A literal that opens with `skip` bytes and ends at `quote`; doubled, the quote is part of it.
-    fn quoted(&mut self, skip: usize, quote: char, escapes: bool) -> Token {
+    fn quoted(&mut self, skip: usize, quote: char, escapes: bool) -> Token<'a> {
         let mut chars = self.rest[skip..].char_indices().peekable();
         let mut end = self.rest.len();
         while let Some((at, c)) = chars.next() {
@@ -265,7 +271,7 @@ impl Scanner<'_> {
     }
 
     /// A literal that opens with `skip` bytes and ends behind `end`.
-    fn until(&mut self, end: &str, skip: usize) -> Token {
+    fn until(&mut self, end: &str, skip: usize) -> Token<'a> {
         let stop = self.rest[skip..].find(end).map_or(self.rest.len(), |at| skip + at + end.len());
         self.rest = &self.rest[stop..];
         Token::Quoted
@@ -304,11 +310,11 @@ fn is_escape_string(sql: &str) -> bool {
 }
 
 /// `$tag$` at the start, if it is one and not a parameter.
-fn dollar_tag(sql: &str) -> Option<String> {
+fn dollar_tag(sql: &str) -> Option<&str> {
     let end = sql[1..].find('$')? + 1;
     let tag = &sql[1..end];
     let legal = !tag.starts_with(|c: char| c.is_ascii_digit()) && tag.chars().all(in_name);
-    legal.then(|| sql[..=end].to_owned())
+    legal.then(|| &sql[..=end])
 }
 
 /// What follows the comment at the start.
@@ -485,13 +491,30 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_end_with_their_transaction_do_not() {
+    fn statements_that_show_in_the_rest_of_their_transaction_end_with_it() {
         for sql in [
             "SET LOCAL search_path TO x",
+            "set local statement_timeout = 1; SELECT 1",
             "SET TRANSACTION READ ONLY",
             "SET CONSTRAINTS ALL IMMEDIATE",
             "SELECT set_config('a.b', lower(coalesce($1, 'x')), true)",
+            "DECLARE a CURSOR FOR SELECT 1",
+            "SAVEPOINT a",
+        ] {
+            assert_eq!(inspect(sql, Postgres), Verdict::Lasts, "{sql}");
+        }
+        assert_eq!(inspect("SAVEPOINT a", Sqlite), Verdict::Lasts);
+        assert_eq!(inspect("SET LOCAL a = 1; SET b = 1; SET LOCAL c = 1", Postgres), Verdict::Taints);
+    }
+
+    #[test]
+    fn other_statements_leave_nothing_but_their_effects() {
+        for sql in [
             "SELECT pg_advisory_xact_lock(1)",
+            "LOCK TABLE a IN SHARE MODE",
+            "ROLLBACK TO a",
+            "RELEASE a",
+            "NOTIFY a",
             "UPDATE a SET b = 1",
             "CREATE TABLE a (temperature int)",
             "WITH a AS (SELECT 1) SELECT * FROM a",

@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use sqlx::Error;
 use sqlx_core::transaction::TransactionManager;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::dialect::{Broken, Dialect};
-use super::handle::{CUT, Tx, depth};
+use super::handle::{Tx, depth};
 use super::outcome::judge;
 use super::slots::{Lease, Slots};
-use super::{Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, fault, register};
+use super::{
+    Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, claims, commit, fault,
+    register,
+};
 
 /// How long a rollback may take before the connection is closed instead.
-const ROLLBACK: Duration = Duration::from_secs(2);
+pub(super) const ROLLBACK: Duration = Duration::from_secs(2);
 
 /// What BEGIN, and guard and COMMIT together, get at least, however short the attempt's timeout
 /// or the rest of it: a handler that ended in time is not failed for the instants after it, and a
 /// timeout shorter than a round trip does not look like trouble of the database for ever.
-const LEAST: Duration = Duration::from_secs(2);
+pub(super) const LEAST: Duration = Duration::from_secs(2);
 
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
@@ -28,6 +31,7 @@ pub struct SqlStore<DB: Dialect> {
 
 impl<DB: Dialect> Store for SqlStore<DB> {
     type Tx = Tx<DB>;
+    const CHAINS: bool = DB::CHAINS;
 
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;
@@ -46,12 +50,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         let mut lease = self.slots.acquire().await?;
         let opened = open(&mut lease, &terms).await;
         match opened {
-            Ok(()) => Ok(Tx::new(lease)),
+            Ok(()) => Ok(Tx::new(lease, terms)),
             // A kept connection may have died while it was idle; nothing was begun on it.
             Err(error) if lease.kept && died::<DB>(&error) => {
                 lease = self.slots.renew(lease).await?;
                 open(&mut lease, &terms).await?;
-                Ok(Tx::new(lease))
+                Ok(Tx::new(lease, terms))
             }
             Err(error) => Err(error),
         }
@@ -72,86 +76,47 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
-        // Every early return drops the transaction, which closes its connection.
-        let budget = budget.max(LEAST);
-        let deadline = Instant::now() + budget;
-        let Tx { mut lease, notes } = tx;
-        let session = &mut lease.session;
-        if notes.refused {
-            return Err(CommitError::EndedByHandler);
-        }
-        if notes.cut {
-            return Err(match notes.first_error {
-                first @ Some(_) => CommitError::Swallowed { first },
-                None => CommitError::Refused(StoreError::lasting("closing the transaction", CUT)),
-            });
-        }
-        let closing = DB::closing(&session.guard, &session.mark, notes.lent);
-        match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(diagnose(Tx { lease, notes }, error).await),
-            Err(_) => {
-                // Lasting, as a handler's statement without an answer is: whoever leaves one running
-                // behind it would leave it again.
-                let late = format!(
-                    "the attempt's timeout ended before COMMIT was sent: the guard had no answer within {budget:?}"
-                );
-                return Err(CommitError::Refused(StoreError::lasting("closing the transaction", late)));
-            }
-        }
-        // Only now: the rollback of a dropped savepoint may have been on its way until here.
-        if depth::<DB>(&session.conn) != 1 {
-            return Err(CommitError::SavepointLeft);
-        }
-        DB::permit(&session.guard, true);
-        let answer = timeout_at(deadline, DB::TransactionManager::commit(&mut session.conn)).await;
-        DB::permit(&session.guard, false);
-        match answer {
-            Ok(Ok(())) => {}
-            Ok(Err(Error::Database(error))) if DB::proves_rollback(&*error) => {
-                return Err(CommitError::Refused(StoreError::driver::<DB>("committing", Error::Database(error))));
-            }
-            Ok(Err(error)) => return Err(CommitError::Unknown(Box::new(error))),
-            Err(_) => return Err(CommitError::Unknown(format!("nothing within {budget:?}").into())),
-        }
-        if !notes.tainted {
+        if let Some(lease) = commit::commit(tx, budget).await? {
             self.slots.give_back(lease);
         }
         Ok(())
     }
 
     async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
-        self.commit(tx, budget).await?;
-        Ok(self.begin(next).await.ok())
+        if commit::chains(&tx, &next) {
+            return commit::chain(tx, budget, next).await;
+        }
+        self.commit(tx, budget).await.map(|()| None)
     }
 
     async fn claim_all(&self, tx: &mut Tx<DB>, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {
-        let mut all = Vec::new();
-        for claim in claims {
-            all.push(self.claim(tx, *claim).await?);
-        }
-        Ok(all)
+        let (conn, _) = tx.parts();
+        claims::claim::<DB>(conn, claims).await
     }
 
     async fn seen(&self, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {
-        const DOING: &str = "looking for keys";
-        let mut lease = self.slots.acquire().await?;
-        let mut all = Vec::new();
-        for claim in claims {
-            let found = DB::look(&mut lease.session.conn, claim).await;
-            let found = found.map_err(|error| StoreError::driver::<DB>(DOING, error))?;
-            all.push(found.map_or(Claimed::Fresh, |stored| judge(stored, claim)));
+        if claims.is_empty() {
+            return Ok(Vec::new());
         }
-        self.slots.give_back(lease);
-        Ok(all)
+        let mut lease = self.slots.acquire().await?;
+        let mut seen = claims::seen::<DB>(&mut lease.session.conn, claims).await;
+        if lease.kept && seen.as_ref().is_err_and(died::<DB>) {
+            lease = self.slots.renew(lease).await?;
+            seen = claims::seen::<DB>(&mut lease.session.conn, claims).await;
+        }
+        // After an error the connection is dropped.
+        if seen.is_ok() {
+            self.slots.give_back(lease);
+        }
+        seen
     }
 
     fn disturbed(tx: &Tx<DB>) -> Option<&'static str> {
-        (tx.notes.tainted || tx.notes.lent || tx.notes.cut || tx.notes.refused).then_some("changed")
+        tx.notes.disturbed()
     }
 
     async fn rollback(&self, tx: Tx<DB>) -> Rolled {
-        let Tx { mut lease, notes } = tx;
+        let Tx { mut lease, notes, .. } = tx;
         if notes.cut {
             return Rolled::Back;
         }
@@ -183,7 +148,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
     const DOING: &str = "beginning a transaction";
     let session = &mut lease.session;
-    let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark));
+    let settled = session.settled == Some(terms.timeout);
+    let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark, settled));
     let begun = DB::TransactionManager::begin(&mut session.conn, Some(sqlx::SqlSafeStr::into_sql_str(opening)));
     let limit = terms.timeout.max(LEAST);
     match timeout(limit, begun).await {
@@ -204,7 +170,7 @@ fn died<DB: Dialect>(error: &StoreError) -> bool {
 
 /// Back to the guard's savepoint, which proves that it is still the transaction that was
 /// opened, and then back altogether. Says whether the connection is surely clean.
-async fn undo<DB: Dialect>(lease: &mut Lease<DB>) -> Result<bool, Error> {
+pub(super) async fn undo<DB: Dialect>(lease: &mut Lease<DB>) -> Result<bool, Error> {
     let session = &mut lease.session;
     DB::run(&mut session.conn, format!("ROLLBACK TO SAVEPOINT {}", session.mark)).await?;
     if depth::<DB>(&session.conn) != 1 {
@@ -212,34 +178,4 @@ async fn undo<DB: Dialect>(lease: &mut Lease<DB>) -> Result<bool, Error> {
     }
     DB::TransactionManager::rollback(&mut session.conn).await?;
     Ok(depth::<DB>(&session.conn) == 0)
-}
-
-/// Why the guard's savepoint could not be released. Nothing was committed, whatever it is.
-async fn diagnose<DB: Dialect>(tx: Tx<DB>, error: Error) -> CommitError {
-    let Tx { mut lease, mut notes } = tx;
-    notes.see(&error);
-    let broken = match &error {
-        Error::Database(error) => DB::broken(&**error),
-        _ => Broken::Lost,
-    };
-    let gone = match broken {
-        Broken::Lost => {
-            return CommitError::Refused(StoreError {
-                doing: "closing the transaction",
-                fault: fault::of::<DB>(&error),
-                source: Box::new(error),
-            });
-        }
-        Broken::Gone => true,
-        // Aborted, but is it ours? A handler may have ended ours and failed in one of its own.
-        Broken::Aborted | Broken::Earlier => matches!(
-            timeout(ROLLBACK, undo::<DB>(&mut lease)).await,
-            Ok(Err(Error::Database(error))) if DB::broken(&*error) == Broken::Gone
-        ),
-    };
-    if gone && notes.ended_by_handler() {
-        CommitError::EndedByHandler
-    } else {
-        CommitError::Swallowed { first: notes.first_error }
-    }
 }

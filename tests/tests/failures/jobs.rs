@@ -30,7 +30,10 @@ pub struct Order {
 }
 
 /// Succeeds, or fails by `does` on its first attempt (`…_once`) or on all.
-#[idempotent_job(topic = "orders", key = "order_id, op", retries = 2, backoff = "1ms..20ms", timeout = "2s")]
+#[idempotent_job(
+    topic = "orders", key = "order_id, op", ordering = partition,
+    retries = 2, backoff = "1ms..20ms", timeout = "2s"
+)]
 async fn charge(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
     effect_sqlite(tx, "charge", order.order_id, &meta).await?;
     match (order.does.as_str(), meta.attempt) {
@@ -47,7 +50,7 @@ async fn charge(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
 pub struct Outside(pub Arc<Mutex<Vec<String>>>);
 
 /// Calls the outside with its key, and fails once after the call.
-#[idempotent_job(topic = "orders", key = "order_id, op", backoff = "1ms..20ms")]
+#[idempotent_job(topic = "orders", key = "order_id, op", ordering = partition, backoff = "1ms..20ms")]
 async fn calls_out(tx: &mut SqliteTx, order: Order, meta: Meta, State(outside): State<Outside>) -> JobResult {
     effect_sqlite(tx, "calls_out", order.order_id, &meta).await?;
     outside.0.lock().expect("no panic while it is told").push(meta.key);

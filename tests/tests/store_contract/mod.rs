@@ -4,6 +4,7 @@
 
 pub mod pooling;
 pub mod proxy;
+mod shared;
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -16,6 +17,8 @@ use idempotent_jobs::__private::store::{
     StoreError, Terms, Tx,
 };
 use idempotent_jobs::Coordinates;
+
+pub use self::shared::*;
 
 pub const BUDGET: Duration = Duration::from_secs(10);
 
@@ -659,6 +662,20 @@ macro_rules! contract {
             a_changed_key_is_refused_until_the_job_is_drained
             jobs_registered_at_once_are_registered_once
             a_start_does_not_wait_for_ever_for_a_lock
+            chained_transactions_keep_claim_and_effect_together
+            a_constraint_that_fails_between_two_chained_jobs_is_refused
+            db_01_a_swallowed_error_before_a_chain_stores_all_or_nothing
+            db_02_ending_the_transaction_before_a_chain_stores_nothing
+            savepoints_before_a_chain_are_kept_undone_or_refused
+            other_terms_end_a_chain_only_by_their_isolation
+            a_chain_within_no_time_commits
+            db_03_a_chain_that_was_dropped_is_decided_by_the_claim
+            ded_02_claims_made_at_once_are_judged_one_by_one
+            db_13_claims_wait_for_another_of_one_of_their_keys
+            db_13_claims_of_the_same_keys_in_different_order_do_not_deadlock
+            db_02_claims_of_jobs_that_did_not_run_do_not_survive_a_foreign_commit
+            what_is_seen_is_committed
+            what_disturbs_the_next_job_is_named
         }
     };
 }

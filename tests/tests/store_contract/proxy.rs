@@ -24,8 +24,9 @@ pub enum At {
     Deaf = 4,
 }
 
-/// A COMMIT of the simple protocol.
+/// A COMMIT of the simple protocol, by itself and within a string.
 const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
+const CHAIN: &[u8] = b"; COMMIT AND CHAIN; ";
 
 pub struct Proxy {
     pub address: SocketAddr,
@@ -65,7 +66,7 @@ async fn serve(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>) {
                 if mode.load(Ordering::SeqCst) == At::Deaf as u8 && matches!(bytes[0], b'Q' | b'P' | b'B') {
                     continue;
                 }
-                if bytes.windows(COMMIT.len()).any(|window| window == COMMIT) {
+                if has(bytes, COMMIT) || has(bytes, CHAIN) {
                     withheld = match mode.load(Ordering::SeqCst) {
                         1 => return reunite(from_client, to_client),
                         2 => At::CutAfter,
@@ -85,6 +86,10 @@ async fn serve(client: TcpStream, server: TcpStream, mode: Arc<AtomicU8>) {
             }
         }
     }
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn some(read: std::io::Result<usize>, buffer: &[u8]) -> Option<&[u8]> {

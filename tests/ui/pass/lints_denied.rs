@@ -57,6 +57,13 @@ async fn audit(_tx: &mut SqliteTx, job: Charge) -> JobResult {
     Ok(())
 }
 
+#[idempotent_job(batch = 10, name = "audit-many", ordering = none)]
+async fn audit_many(_tx: &mut SqliteTx, jobs: Vec<Charge>, State(limit): State<u64>, metas: Vec<Meta>) -> JobResult {
+    settled(jobs.iter().map(|job| job.order_id.0).sum::<u64>() + limit).await;
+    drop(metas);
+    Ok(())
+}
+
 async fn settled(order: u64) {
     assert!(std::future::ready(order).await > 0);
 }

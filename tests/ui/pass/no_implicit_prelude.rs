@@ -40,7 +40,17 @@ mod nothing_in_scope {
         ::core::result::Result::Ok(())
     }
 
-    #[::idempotent_jobs::idempotent_job]
+    #[::idempotent_jobs::idempotent_job(batch = 10, ordering = none)]
+    async fn many(
+        tx: &mut ::idempotent_jobs::PgTx,
+        jobs: ::std::vec::Vec<Charge>,
+        metas: ::std::vec::Vec<::idempotent_jobs::Meta>,
+    ) -> ::idempotent_jobs::JobResult {
+        let _ = (tx, jobs, metas);
+        ::core::result::Result::Ok(())
+    }
+
+    #[::idempotent_jobs::idempotent_job(shared_tx = 50)]
     async fn audit(tx: &mut ::idempotent_jobs::SqliteTx, job: Charge) -> ::idempotent_jobs::JobResult {
         let _ = (tx, job);
         ::core::result::Result::Ok(())

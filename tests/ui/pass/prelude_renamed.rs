@@ -48,3 +48,8 @@ enum Op {
 async fn charge(_tx: &mut PgTx, _job: Charge, _headers: Headers) -> JobOutcome {
     JobOutcome::Ok(())
 }
+
+#[idempotent_job(batch = 10, ordering = none)]
+async fn charges(_tx: &mut PgTx, _jobs: ::std::vec::Vec<Charge>, _: ::std::vec::Vec<Meta>) -> JobOutcome {
+    JobOutcome::Ok(())
+}

@@ -1,6 +1,7 @@
 use super::*;
 use crate::context::Isolation;
 use crate::fingerprint::Scheme;
+use crate::job::{Grouping, Ordering};
 use crate::retry::Backoff;
 
 fn spec(retries: u32) -> Spec {
@@ -14,6 +15,8 @@ fn spec(retries: u32) -> Spec {
         backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)),
         timeout: Duration::from_secs(1),
         isolation: Isolation::default(),
+        ordering: Ordering::default(),
+        grouping: Grouping::default(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! The seal, the guard before COMMIT, and what their failures say.
 
+use std::time::Duration;
+
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use crate::store::dialect::Broken;
+use super::session::limits;
+use crate::store::dialect::{Broken, Chain};
 
 /// What the guard keeps beside a connection.
 pub struct Guard {
@@ -20,26 +23,27 @@ pub(super) fn sealing(mark: &str) -> String {
     )
 }
 
-/// Sent before COMMIT. RELEASE fails when a statement had failed (25P02) and when this is not
+/// Before COMMIT. RELEASE fails when a statement had failed (25P02) and when this is not
 /// the transaction that was opened; the first error keeps the rest from running.
 ///
 /// The statement timeout is off for COMMIT: should it strike while the server waits for its
 /// synchronous standby, the server stops waiting and reports success.
-pub(super) fn closing(guard: &Guard, mark: &str, sealed: bool) -> String {
-    let seal = if sealed {
-        format!(
-            "; DELETE FROM idempotent_jobs.sealed WHERE token = '{mark}'; \
-             SELECT pg_catalog.set_config('idempotent_jobs.seal', '{mark}', true)"
-        )
-    } else {
-        String::new()
-    };
-    format!(
-        "RELEASE SAVEPOINT {mark}{seal}; \
-         SET LOCAL synchronous_commit = {}; \
-         SET LOCAL statement_timeout = 0",
-        guard.synchronous_commit
-    )
+pub(super) fn closing(guard: &Guard, mark: &str, sealed: bool, settle: Option<Duration>) -> Vec<String> {
+    let mut statements = vec![format!("RELEASE SAVEPOINT {mark}")];
+    if sealed {
+        statements.push(format!("DELETE FROM idempotent_jobs.sealed WHERE token = '{mark}'"));
+        statements.push(format!("SELECT pg_catalog.set_config('idempotent_jobs.seal', '{mark}', true)"));
+    }
+    // Here, where COMMIT makes them last, and before the one that SET LOCAL covers until then.
+    statements.extend(settle.into_iter().flat_map(limits).map(|limit| format!("SET {limit}")));
+    statements.push(format!("SET LOCAL synchronous_commit = {}", guard.synchronous_commit));
+    statements.push("SET LOCAL statement_timeout = 0".to_owned());
+    statements
+}
+
+/// The next transaction has the isolation of the last, and what SET LOCAL set ends with it.
+pub(super) fn chain(guard: &Guard, mark: &str, settle: Option<Duration>) -> Chain {
+    Chain::new(&closing(guard, mark, false, settle), "COMMIT AND CHAIN", &[format!("SAVEPOINT {mark}")])
 }
 
 /// What a failure of `closing` says.

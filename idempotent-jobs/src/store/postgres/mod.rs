@@ -1,6 +1,7 @@
 //! PostgreSQL, 14 and later.
 
 mod claim;
+mod claims;
 mod fault;
 mod guard;
 mod migrate;
@@ -8,12 +9,16 @@ mod open;
 mod register;
 mod session;
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
-use sqlx::{Error, Executor, PgConnection, Postgres};
+use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 
 pub use self::migrate::migrations_sql;
-use super::dialect::{Broken, Dialect};
+use super::dialect::{Broken, Chain, Dialect};
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
@@ -31,6 +36,7 @@ impl IsolationLevels for PgTx {}
 impl Dialect for Postgres {
     const HANDLE: &'static str = "PgTx";
     const DATABASE: &'static str = "PostgreSQL";
+    const CHAINS: bool = true;
     const SYNTAX: Syntax = Syntax::Postgres;
     const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
@@ -52,16 +58,28 @@ impl Dialect for Postgres {
         conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
     }
 
-    fn opening(terms: &Terms, mark: &str) -> String {
-        session::opening(terms, mark)
+    async fn count(conn: &mut PgConnection, sql: SqlStr, done: &mut usize) -> Result<(), Error> {
+        let mut ends = conn.execute_many(sql);
+        while ends.try_next().await?.is_some() {
+            *done += 1;
+        }
+        Ok(())
+    }
+
+    fn opening(terms: &Terms, mark: &str, settled: bool) -> String {
+        session::opening(terms, mark, settled)
     }
 
     fn sealing(mark: &str) -> Option<String> {
         Some(guard::sealing(mark))
     }
 
-    fn closing(guard: &guard::Guard, mark: &str, sealed: bool) -> String {
-        guard::closing(guard, mark, sealed)
+    fn closing(guard: &guard::Guard, mark: &str, sealed: bool, settle: Option<Duration>) -> String {
+        guard::closing(guard, mark, sealed, settle).join("; ")
+    }
+
+    fn chain(guard: &guard::Guard, mark: &str, settle: Option<Duration>) -> Chain {
+        guard::chain(guard, mark, settle)
     }
 
     // The closing string names the seal's token; nothing more is needed.
@@ -93,6 +111,14 @@ impl Dialect for Postgres {
 
     async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
         claim::look(conn, claim).await
+    }
+
+    async fn insert_all(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Result<Vec<String>, Error> {
+        claims::insert(conn, claims).await
+    }
+
+    async fn look_all(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Result<HashMap<String, Stored>, Error> {
+        claims::look(conn, claims).await
     }
 
     async fn record(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {

@@ -1,5 +1,7 @@
 //! A connection for job transactions, and how each of them opens.
 
+use std::time::Duration;
+
 use sqlx::{Executor, PgConnection, Postgres};
 
 use super::guard::Guard;
@@ -42,30 +44,39 @@ fn at_least_on(setting: String) -> String {
 
 /// The whole opening in one trip. The level is always spelled out, since the default belongs
 /// to the role and the database, and a claim under another level fails with 40001.
-pub(super) fn opening(terms: &Terms, mark: &str) -> String {
+///
+/// Limits that the session does not have are set for this transaction alone: set for good, they
+/// would go when it is rolled back.
+pub(super) fn opening(terms: &Terms, mark: &str, settled: bool) -> String {
     let level = match terms.isolation {
         Isolation::ReadCommitted => "READ COMMITTED",
         Isolation::RepeatableRead => "REPEATABLE READ",
         Isolation::Serializable => "SERIALIZABLE",
     };
+    let begin = format!("BEGIN ISOLATION LEVEL {level} READ WRITE");
+    if settled {
+        return format!("{begin}; SAVEPOINT {mark}");
+    }
+    let limits = limits(terms.timeout).map(|limit| format!("SET LOCAL {limit}")).join("; ");
+    format!("{begin}; {limits}; SAVEPOINT {mark}")
+}
+
+/// What bounds an attempt in the database too.
+pub(super) fn limits(timeout: Duration) -> [String; 3] {
     // 0 would switch a limit off.
-    let attempt = i32::try_from(terms.timeout.as_millis()).unwrap_or(i32::MAX).max(2);
+    let attempt = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(2);
     // Shorter than the attempt, so that waiting for another holder of the key ends as 55P03,
     // which costs no attempt, and not as a timeout, which does.
     let lock = (attempt / 2).clamp(1, 10_000);
-    format!(
-        "BEGIN ISOLATION LEVEL {level} READ WRITE; \
-         SET LOCAL lock_timeout = {lock}; \
-         SET LOCAL statement_timeout = {attempt}; \
-         SET LOCAL idle_in_transaction_session_timeout = {attempt}; \
-         SAVEPOINT {mark}"
-    )
+    [
+        format!("lock_timeout = {lock}"),
+        format!("statement_timeout = {attempt}"),
+        format!("idle_in_transaction_session_timeout = {attempt}"),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -84,7 +95,7 @@ mod tests {
     #[test]
     fn no_limit_is_ever_switched_off() {
         for (timeout, lock) in [(Duration::ZERO, 1), (Duration::from_secs(4), 2000), (Duration::MAX, 10_000)] {
-            let sql = opening(&Terms { isolation: Isolation::default(), timeout }, "s");
+            let sql = opening(&Terms { isolation: Isolation::default(), timeout }, "s", false);
             assert!(sql.contains(&format!("lock_timeout = {lock};")), "{sql}");
             assert!(!sql.contains("= 0"), "{sql}");
         }

@@ -1,6 +1,7 @@
 //! SQLite, one writer connection a process.
 
 mod claim;
+mod claims;
 mod fault;
 mod guard;
 mod migrate;
@@ -8,12 +9,16 @@ mod open;
 mod register;
 mod session;
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
-use sqlx::{Error, Executor, Sqlite, SqliteConnection};
+use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 
 pub use self::migrate::migrations_sql;
-use super::dialect::{Broken, Dialect};
+use super::dialect::{Broken, Chain, Dialect};
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
@@ -33,6 +38,9 @@ pub type SqliteStore = SqlStore<Sqlite>;
 impl Dialect for Sqlite {
     const HANDLE: &'static str = "SqliteTx";
     const DATABASE: &'static str = "SQLite";
+    // A transaction holds the only write lock. Whoever waits for it looks now and then, and would
+    // never find it free.
+    const CHAINS: bool = false;
     const SYNTAX: Syntax = Syntax::Sqlite;
     const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
@@ -55,8 +63,16 @@ impl Dialect for Sqlite {
         conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
     }
 
-    fn opening(terms: &Terms, mark: &str) -> String {
-        session::opening(terms, mark)
+    async fn count(conn: &mut SqliteConnection, sql: SqlStr, done: &mut usize) -> Result<(), Error> {
+        let mut ends = conn.execute_many(sql);
+        while ends.try_next().await?.is_some() {
+            *done += 1;
+        }
+        Ok(())
+    }
+
+    fn opening(terms: &Terms, mark: &str, settled: bool) -> String {
+        session::opening(terms, mark, settled)
     }
 
     // The commit hook seals every transaction from the start.
@@ -64,8 +80,12 @@ impl Dialect for Sqlite {
         None
     }
 
-    fn closing(guard: &guard::Guard, mark: &str, sealed: bool) -> String {
-        guard::closing(guard, mark, sealed)
+    fn closing(guard: &guard::Guard, mark: &str, sealed: bool, settle: Option<Duration>) -> String {
+        guard::closing(guard, mark, sealed, settle).join("; ")
+    }
+
+    fn chain(guard: &guard::Guard, mark: &str, settle: Option<Duration>) -> Chain {
+        guard::chain(guard, mark, settle)
     }
 
     fn permit(guard: &guard::Guard, commit: bool) {
@@ -98,6 +118,14 @@ impl Dialect for Sqlite {
 
     async fn look(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
         claim::look(conn, claim).await
+    }
+
+    async fn insert_all(conn: &mut SqliteConnection, claims: &[Claim<'_>]) -> Result<Vec<String>, Error> {
+        claims::insert(conn, claims).await
+    }
+
+    async fn look_all(conn: &mut SqliteConnection, claims: &[Claim<'_>]) -> Result<HashMap<String, Stored>, Error> {
+        claims::look(conn, claims).await
     }
 
     async fn record(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<bool, Error> {

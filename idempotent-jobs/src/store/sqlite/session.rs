@@ -31,6 +31,6 @@ pub(super) async fn prepare(conn: &mut SqliteConnection) -> Result<Guard, StoreE
 /// IMMEDIATE: a transaction that begins by reading and then writes fails at once when another
 /// process wrote in between, and no waiting helps. There is one isolation level, and the
 /// database has no timeouts but the busy timeout of `open`.
-pub(super) fn opening(_: &Terms, mark: &str) -> String {
+pub(super) fn opening(_: &Terms, mark: &str, _: bool) -> String {
     format!("BEGIN IMMEDIATE; SAVEPOINT {mark}")
 }

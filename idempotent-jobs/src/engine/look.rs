@@ -1,0 +1,67 @@
+//! Finds out in bulk which messages were seen before. After a crash most that come were, and a
+//! transaction for each would be a waste.
+//!
+//! A claim that is committed never becomes free again while its message can still come, so what
+//! is seen here is as good as what a claim would have found. Nothing else is decided: all others
+//! go back to their lanes.
+
+use std::time::Instant;
+
+use super::execute::prepare;
+use super::lanes::{Group, Task};
+use super::outcome::Outcome;
+use super::{Engine, Progress, report};
+use crate::job::Prepared;
+use crate::store::{Claim, Claimed, Store};
+
+impl<S: Store> Engine<S> {
+    /// Settles what was seen before.
+    pub(super) async fn look(&self, group: Group<Progress>) {
+        let mut tasks = group.tasks;
+        let jobs = &self.classes.class(group.class).jobs;
+        tasks.iter_mut().for_each(|task| task.progress.open(jobs));
+        let mut found = 0;
+        for job in jobs {
+            found += self.look_for(*job, &mut tasks).await;
+        }
+        if found == 0
+            && let Some(task) = tasks.first()
+        {
+            self.lanes().trust(task);
+        }
+        self.conclude(tasks, true);
+    }
+
+    /// How many messages the job had seen.
+    async fn look_for(&self, job: usize, tasks: &mut [Task<Progress>]) -> usize {
+        let began = Instant::now();
+        let routed = &self.jobs[job];
+        let read: Vec<(usize, Prepared)> = tasks
+            .iter()
+            .enumerate()
+            .filter(|(_, task)| task.progress.is_open(job))
+            // What cannot be read is told in its turn.
+            .filter_map(|(index, task)| Some((index, prepare(routed, &task.message).ok()?)))
+            .collect();
+        let claims: Vec<Claim<'_>> =
+            read.iter().map(|(index, prepared)| self.claim(routed.spec(), prepared, &tasks[*index].message)).collect();
+        let seen = match self.store.seen(&claims).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::debug!(%error, "which messages were seen before is not known; each is claimed");
+                return 0;
+            }
+        };
+        let mut found = 0;
+        for ((index, prepared), seen) in read.iter().zip(seen) {
+            if matches!(seen, Claimed::Duplicate | Claimed::Unverified) {
+                let task = &mut tasks[*index];
+                let span = report::span(routed.spec(), &task.message, task.progress.standing(job));
+                span.record("key_hash", prepared.key.hash());
+                span.in_scope(|| self.enter(job, task, Outcome::seen(seen), began));
+                found += 1;
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,85 @@
+//! Which jobs a message still has to pass, and how each stands to it. Pure.
+
+use std::time::Instant;
+
+use super::lanes::{Back, End};
+use super::settle::{Standing, Verdict};
+use crate::error::Rejection;
+
+/// What is left to do of a message.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// `None` until its first attempt: every job of its class.
+    open: Option<Vec<Open>>,
+    /// The job that gave it up.
+    pub given_up: Option<(usize, Rejection)>,
+}
+
+/// One job that has not settled the message.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    job: usize,
+    standing: Standing,
+    due: Option<Instant>,
+}
+
+/// Transient failures in a row after which a message runs alone: what ails it may be the
+/// company of others.
+const STUMBLES_TOGETHER: u32 = 2;
+
+impl Progress {
+    /// Takes stock before the first attempt.
+    pub fn open(&mut self, jobs: &[usize]) {
+        let all = || jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None }).collect();
+        self.open.get_or_insert_with(all);
+    }
+
+    fn find(&self, job: usize) -> Option<&Open> {
+        self.open.as_ref()?.iter().find(|open| open.job == job)
+    }
+
+    /// Whether the job has yet to settle it.
+    pub fn is_open(&self, job: usize) -> bool {
+        self.find(job).is_some()
+    }
+
+    /// Whether the job may run it now.
+    pub fn is_due(&self, job: usize, now: Instant) -> bool {
+        self.given_up.is_none() && self.find(job).is_some_and(|open| open.due.is_none_or(|due| due <= now))
+    }
+
+    pub fn standing(&self, job: usize) -> Standing {
+        self.find(job).map(|open| open.standing).unwrap_or_default()
+    }
+
+    /// A job's verdict.
+    pub fn enter(&mut self, job: usize, verdict: Verdict, now: Instant) {
+        let open = self.open.get_or_insert_default();
+        match verdict {
+            Verdict::Settled => open.retain(|open| open.job != job),
+            Verdict::Again(standing, wait) => {
+                if let Some(open) = open.iter_mut().find(|open| open.job == job) {
+                    open.standing = standing;
+                    open.due = Some(now + wait);
+                }
+            }
+            Verdict::GiveUp(rejection) => self.given_up = Some((job, rejection)),
+        }
+    }
+
+    /// What becomes of the message after a worker had it.
+    pub fn end(&self, looked: bool) -> End {
+        if self.given_up.is_some() {
+            return End::Halt;
+        }
+        let open = match &self.open {
+            Some(open) if open.is_empty() => return End::Settled,
+            Some(open) => open.as_slice(),
+            None => &[],
+        };
+        let fell = |open: &Open| open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER;
+        let at_once = open.iter().any(|open| open.due.is_none());
+        let due = if at_once { None } else { open.iter().filter_map(|open| open.due).min() };
+        End::Back(Back { due, alone: open.iter().any(fell), looked })
+    }
+}

@@ -1,0 +1,157 @@
+//! Guard and COMMIT, by themselves or with the next transaction behind them.
+
+use std::time::Duration;
+
+use sqlx::Error;
+use sqlx_core::transaction::TransactionManager;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::dialect::{Broken, Dialect};
+use super::handle::{CUT, Notes, Tx, depth};
+use super::slots::Lease;
+use super::transaction::{LEAST, ROLLBACK, undo};
+use super::{CommitError, StoreError, Terms, fault};
+
+const CLOSING: &str = "closing the transaction";
+const COMMITTING: &str = "committing";
+
+/// Commits. Gives the connection if it can be kept; every early return closes it.
+pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<Option<Lease<DB>>, CommitError> {
+    let budget = budget.max(LEAST);
+    let deadline = Instant::now() + budget;
+    let Tx { mut lease, terms, notes } = tx;
+    let session = &mut lease.session;
+    if notes.refused {
+        return Err(CommitError::EndedByHandler);
+    }
+    if notes.cut {
+        return Err(was_cut(notes));
+    }
+    // Once a session, which mostly serves jobs of the same terms.
+    let settle = (session.settled.is_none() && !notes.tainted).then_some(terms.timeout);
+    let closing = DB::closing(&session.guard, &session.mark, notes.lent, settle);
+    match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(diagnose(lease, notes, error).await),
+        Err(_) => {
+            // Lasting, as a handler's statement without an answer is: whoever leaves one running
+            // behind it would leave it again.
+            let late = format!(
+                "the attempt's timeout ended before COMMIT was sent: the guard had no answer within {budget:?}"
+            );
+            return Err(CommitError::Refused(StoreError::lasting(CLOSING, late)));
+        }
+    }
+    // Only now: the rollback of a dropped savepoint may have been on its way until here.
+    if depth::<DB>(&session.conn) != 1 {
+        return Err(CommitError::SavepointLeft);
+    }
+    DB::permit(&session.guard, true);
+    let answer = timeout_at(deadline, DB::TransactionManager::commit(&mut session.conn)).await;
+    DB::permit(&session.guard, false);
+    match answer {
+        Ok(Ok(())) => {}
+        Ok(Err(Error::Database(error))) if DB::proves_rollback(&*error) => {
+            return Err(CommitError::Refused(StoreError::driver::<DB>(COMMITTING, Error::Database(error))));
+        }
+        Ok(Err(error)) => return Err(CommitError::Unknown(Box::new(error))),
+        Err(_) => return Err(CommitError::Unknown(silence(budget))),
+    }
+    session.settled = session.settled.or(settle);
+    Ok((!notes.tainted).then_some(lease))
+}
+
+/// Whether the transaction can be closed in one trip with the opening of another.
+///
+/// The driver's depth is read before that trip, so nothing that changes it may be on its way:
+/// the rollback of a dropped savepoint. Nor may a statement, whose late error would be taken
+/// for the guard's. COMMIT AND CHAIN takes isolation and READ ONLY over, so what the handler
+/// set for the transaction rules it out as well.
+pub(super) fn chains<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> bool {
+    let Tx { lease, terms, notes } = tx;
+    terms.isolation == next.isolation
+        && notes.disturbed().is_none()
+        && !notes.parted
+        && depth::<DB>(&lease.session.conn) == 1
+}
+
+/// Commits and begins in one trip. Whatever fails closes the connection: the driver still
+/// counts one transaction when the server may be in none, and the next claim would be written
+/// by itself, without its effects. Which statement failed says what that means.
+pub(super) async fn chain<DB: Dialect>(
+    tx: Tx<DB>,
+    budget: Duration,
+    next: Terms,
+) -> Result<Option<Tx<DB>>, CommitError> {
+    let budget = budget.max(LEAST);
+    let Tx { mut lease, notes, .. } = tx;
+    let session = &mut lease.session;
+    let chain = match session.settled {
+        Some(timeout) if timeout == next.timeout => session.chain.clone(),
+        _ => DB::chain(&session.guard, &session.mark, Some(next.timeout)),
+    };
+    let mut done = 0;
+    DB::permit(&session.guard, true);
+    let answer = timeout(budget, DB::count(&mut session.conn, chain.sql, &mut done)).await;
+    DB::permit(&session.guard, false);
+    match answer {
+        Ok(Ok(())) if done == chain.all => {
+            session.settled = Some(next.timeout);
+            Ok(Some(Tx::new(lease, next)))
+        }
+        _ if done > chain.before => Ok(None),
+        // One that ends the session proves nothing, wherever it comes: a proxy that lost the
+        // server says it in the server's place.
+        Ok(Err(Error::Database(error))) if DB::proves_rollback(&*error) => {
+            let error = Error::Database(error);
+            if done == chain.before {
+                return Err(CommitError::Refused(StoreError::driver::<DB>(COMMITTING, error)));
+            }
+            Err(diagnose(lease, notes, error).await)
+        }
+        Ok(Err(error)) => Err(CommitError::Unknown(Box::new(error))),
+        Ok(Ok(())) => Err(CommitError::Unknown("the answer ended before that to COMMIT".into())),
+        Err(_) => Err(CommitError::Unknown(silence(budget))),
+    }
+}
+
+fn silence(budget: Duration) -> crate::error::BoxError {
+    format!("nothing within {budget:?}").into()
+}
+
+/// What a transaction is told that cannot go on after a cut.
+fn was_cut<DB>(notes: Notes<DB>) -> CommitError {
+    match notes.first_error {
+        first @ Some(_) => CommitError::Swallowed { first },
+        None => CommitError::Refused(StoreError::lasting(CLOSING, CUT)),
+    }
+}
+
+/// Why the guard's savepoint could not be released. Nothing was committed, whatever it is.
+async fn diagnose<DB: Dialect>(mut lease: Lease<DB>, mut notes: Notes<DB>, error: Error) -> CommitError {
+    notes.see(&error);
+    let broken = match &error {
+        Error::Database(error) => DB::broken(&**error),
+        _ => Broken::Lost,
+    };
+    let gone = match broken {
+        Broken::Lost => {
+            return CommitError::Refused(StoreError {
+                doing: CLOSING,
+                fault: fault::of::<DB>(&error),
+                source: Box::new(error),
+            });
+        }
+        Broken::Gone => true,
+        // Aborted, but is it ours? A handler may have ended ours and failed in one of its own.
+        Broken::Aborted | Broken::Earlier => matches!(
+            timeout(ROLLBACK, undo::<DB>(&mut lease)).await,
+            Ok(Err(Error::Database(error))) if DB::broken(&*error) == Broken::Gone
+        ),
+    };
+    if gone && notes.ended_by_handler() {
+        CommitError::EndedByHandler
+    } else {
+        CommitError::Swallowed { first: notes.first_error }
+    }
+}

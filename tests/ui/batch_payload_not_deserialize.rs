@@ -1,0 +1,12 @@
+use idempotent_jobs::prelude::*;
+
+struct Charge {
+    order_id: u64,
+}
+
+#[idempotent_job(topic = "orders", key = "order_id", batch = 100)]
+async fn charge(_tx: &mut PgTx, _jobs: Vec<Charge>) -> JobResult {
+    Ok(())
+}
+
+fn main() {}
