@@ -14,7 +14,11 @@ pub const RATIOS: &[(&str, &str, &str)] = &[
     ("single_vs_twin", "single", "twin"),
     ("single_vs_pgbench", "single", "pgbench"),
     ("duplicates_vs_single", "duplicates", "single"),
+    ("shared_vs_single", "shared", "single"),
+    ("shared_vs_pgbench", "shared", "pgbench_shared"),
+    ("batch_vs_single", "batch", "single"),
     ("sqlite_vs_twin", "sqlite", "sqlite_twin"),
+    ("sqlite_shared_vs_twin", "sqlite_shared", "sqlite_twin_100"),
     ("scale_vs_empty", "scale_full", "scale_empty"),
 ];
 
@@ -29,9 +33,12 @@ pub fn contestants(loads: Loads, postgres: &Postgres, sqlite: &Sqlite) -> Vec<Co
         pg("single", Way::Ours("charge"), loads.single, PARALLEL),
         Contestant { again: true, ..pg("duplicates", Way::Ours("charge"), loads.single, PARALLEL) },
         pg("pgbench_shared", Way::Pgbench(pgbench::SHARED), loads.grouped, PARALLEL),
+        pg("shared", Way::Ours("charge_shared"), loads.grouped, PARALLEL),
+        pg("batch", Way::Ours("charge_batch"), loads.grouped, PARALLEL),
         lite("sqlite_twin", Way::Twin(1), loads.sqlite),
         lite("sqlite", Way::Ours("charge_sqlite"), loads.sqlite),
         lite("sqlite_twin_100", Way::Twin(100), loads.grouped),
+        lite("sqlite_shared", Way::Ours("charge_sqlite_shared"), loads.grouped),
     ]
 }
 

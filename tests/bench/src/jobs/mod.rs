@@ -1,3 +1,4 @@
-//! The jobs that are measured. Their topics are those of `load.rs`.
+//! The jobs that are measured. Their topics are those of `load.rs` and `memory.rs`.
 
+mod grouped;
 mod single;

@@ -15,12 +15,6 @@ async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
     Ok(())
 }
 
-/// The same over a long backlog.
-#[idempotent_job(topic = "bench-backlog", key = "order_id, op")]
-async fn charge_backlog(tx: &mut PgTx, job: Charge) -> JobResult {
-    charge(tx, job).await
-}
-
 #[idempotent_job(topic = "bench-sqlite", key = "order_id, op")]
 async fn charge_sqlite(tx: &mut SqliteTx, job: Charge) -> JobResult {
     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
