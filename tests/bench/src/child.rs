@@ -1,0 +1,24 @@
+//! A measured process: this program again, which tells its numbers at its end.
+
+use std::process::{Command, Stdio};
+
+use crate::Failure;
+use crate::options::Measured;
+use crate::progress::Told;
+
+/// Starts `bench MODE…` with what every measured process is told, and waits for its numbers.
+pub fn run(mode: &[&str], measured: &Measured) -> Result<Told, Failure> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(mode)
+        .args(["--database", &measured.database, "--brokers", &measured.brokers])
+        .args(["--group", &measured.group, "--topic", &measured.topic])
+        .args(["--messages", &measured.messages.to_string(), "--connections", &measured.connections.to_string()])
+        .env_remove("KAFKA_BROKERS")
+        .env_remove("DATABASE_URL")
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("`bench {}` ended with {}", mode.join(" "), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

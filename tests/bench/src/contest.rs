@@ -1,0 +1,80 @@
+//! The whole run: fill the topics, measure in turns, report.
+
+use std::fs;
+
+use crate::Failure;
+use crate::contestant::Contestant;
+use crate::field;
+use crate::kafka::Kafka;
+use crate::load::Loads;
+use crate::machine;
+use crate::memory;
+use crate::options::Contest;
+use crate::pgbench;
+use crate::postgres::Postgres;
+use crate::report::{self, Extras};
+use crate::results::Results;
+use crate::scale;
+use crate::sqlite::Sqlite;
+
+pub async fn run(contest: &Contest) -> Result<(), Failure> {
+    if contest.brokers.is_empty() || contest.postgres.is_empty() {
+        return Err("KAFKA_BROKERS and DATABASE_URL are not set: run it by tests/bench/run".into());
+    }
+    pgbench::program()?;
+    let kafka = Kafka { brokers: contest.brokers.clone() };
+    let postgres = Postgres::create(&contest.postgres, "bench").await?;
+    let contestants = prepare(contest, &kafka, &postgres).await?;
+    let results = rounds(contest, &kafka, &contestants).await?;
+    let extras = if contest.memory || contest.full {
+        memory::measure(&kafka, &postgres, contest.backlog).await?
+    } else {
+        Extras::new()
+    };
+    report(contest, &results, &extras).await
+}
+
+/// Who takes part, with all the messages they need.
+async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Result<Vec<Contestant>, Failure> {
+    let loads = if contest.quick { Loads::quick() } else { Loads::full() };
+    let sqlite = Sqlite { file: contest.folder.join("bench.db") };
+    let mut contestants = field::contestants(loads, postgres, &sqlite);
+    let is_wanted = |name| contest.only.is_empty() || contest.only.iter().any(|wanted| wanted == name);
+    contestants.retain(|contestant| is_wanted(contestant.name));
+    if contest.scale || contest.full {
+        contestants.extend(scale::contestants(&contest.postgres, loads.single, contest.keys).await?);
+    }
+    for load in loads.all() {
+        if contestants.iter().any(|contestant| contestant.load.topic == load.topic) {
+            kafka.make(load).await?;
+            kafka.fill(load, 0)?;
+        }
+    }
+    Ok(contestants)
+}
+
+/// Everybody once, then everybody again: what the machine does meanwhile happens to all.
+async fn rounds(contest: &Contest, kafka: &Kafka, contestants: &[Contestant]) -> Result<Results, Failure> {
+    let rounds = contest.rounds.unwrap_or(if contest.quick { 3 } else { 5 });
+    let mut results = Results::default();
+    for round in 1..=rounds {
+        for contestant in contestants {
+            let rate = contestant.run(kafka).await?;
+            eprintln!("round {round} of {rounds}: {:<18} {rate:>8.0} jobs/s", contestant.name);
+            results.add(contestant.name, rate);
+        }
+    }
+    Ok(results)
+}
+
+async fn report(contest: &Contest, results: &Results, extras: &Extras) -> Result<(), Failure> {
+    let table = report::table(results, extras);
+    if let Some(file) = &contest.json {
+        fs::write(file, format!("{}\n", report::everything(results, extras)))?;
+    }
+    if let Some(file) = &contest.markdown {
+        fs::write(file, format!("{}\n{table}", machine::describe(&contest.postgres).await?))?;
+    }
+    println!("\n{table}\n{}", report::line(results, extras));
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! A process of ours over one job.
+
+use std::sync::Arc;
+
+use idempotent_jobs::__private::{Point, Probe};
+use idempotent_jobs::{Coordinates, Worker};
+
+use crate::Failure;
+use crate::options::Measured;
+use crate::progress::Progress;
+
+struct Counting(Arc<Progress>);
+
+impl Probe for Counting {
+    fn reached(&self, point: Point, _: &Coordinates) {
+        match point {
+            Point::Claimed => self.0.begin(),
+            Point::Committed => self.0.done(1),
+            Point::Skipped => self.0.duplicate(),
+            Point::Handled | Point::OffsetCommitted => {}
+        }
+    }
+}
+
+/// Runs until all messages are settled, and shuts down as on SIGTERM: offsets are committed.
+pub async fn run(measured: &Measured, job: &str, progress: &Arc<Progress>) -> Result<(), Failure> {
+    let all = Arc::clone(progress);
+    Worker::builder()
+        .database_url(&measured.database)
+        .brokers(&measured.brokers)
+        .group_id(&measured.group)
+        .concurrency(measured.connections)
+        .jobs([job])
+        .probe(Counting(Arc::clone(progress)))
+        .shutdown_on(async move { all.all_done().await })
+        .run()
+        .await?;
+    Ok(())
+}
