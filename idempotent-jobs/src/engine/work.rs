@@ -42,7 +42,7 @@ impl<S: Store> Engine<S> {
                 desk.clear(self).await;
                 return None;
             }
-            let next = self.take();
+            let (next, more) = self.take();
             if !matches!(next, Next::Group(_)) {
                 desk.clear(self).await;
             }
@@ -50,8 +50,8 @@ impl<S: Store> Engine<S> {
             match next {
                 Next::Group(group) => {
                     drop(idle);
-                    // Whoever waits for an instant may be the one that was woken for this.
-                    if self.idle.load(Ordering::Relaxed) > 0 {
+                    // The one that waited for an instant may have been woken for this.
+                    if more && self.idle.load(Ordering::Relaxed) > 0 {
                         self.work.notify_one();
                     }
                     return Some(group);
@@ -65,12 +65,15 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    fn take(&self) -> Next<Progress> {
+    /// What is there to do, and whether there is more for another worker.
+    fn take(&self) -> (Next<Progress>, bool) {
         let now = Instant::now();
         if self.pulse.is_stopped(now) {
-            return Next::Until(now + ASLEEP);
+            return (Next::Until(now + ASLEEP), false);
         }
-        self.lanes().take(now, self.width())
+        let mut lanes = self.lanes();
+        let next = lanes.take(now, self.width());
+        (next, lanes.has_more())
     }
 
     /// Messages to be run next by a worker that is about to commit, unless another has nothing
@@ -79,7 +82,7 @@ impl<S: Store> Engine<S> {
         if self.idle.load(Ordering::Relaxed) > 0 || *self.stopping.borrow() {
             return None;
         }
-        match self.take() {
+        match self.take().0 {
             Next::Group(group) => Some(group),
             Next::Until(_) | Next::Idle => None,
         }

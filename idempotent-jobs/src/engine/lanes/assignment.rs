@@ -114,6 +114,11 @@ impl<P: Default> Assignment<P> {
         None
     }
 
+    /// Whether a lane is ready, or rests.
+    pub(super) fn has_more(&self) -> bool {
+        !self.closed && !(self.ready.is_empty() && self.resting.is_empty())
+    }
+
     /// The class of the message that is next, and whether it may be taken with others.
     pub(super) fn head(&self) -> Option<(usize, bool)> {
         if self.closed {

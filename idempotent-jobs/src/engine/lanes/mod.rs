@@ -159,6 +159,11 @@ impl<P: Default> Lanes<P> {
         }
     }
 
+    /// Whether another worker would find something, or has an instant to wait for.
+    pub fn has_more(&self) -> bool {
+        self.assignments.values().any(Assignment::has_more)
+    }
+
     fn take_from(&mut self, turn: usize, workers: usize) -> Group<P> {
         let first = &self.assignments[&self.turns[turn]];
         let (class, together) = first.head().expect("the turn is one of a partition with a head");
