@@ -27,6 +27,37 @@ fn by_default_the_next_owner_works_within_ten_seconds_of_a_kill() {
     world.assert_once();
 }
 
+/// Static membership: within its session a named member comes back to its own partitions.
+#[test]
+fn a_named_member_is_back_after_a_kill_and_the_others_notice_nothing() {
+    let world = World::real(CRASH);
+    let start = |name| world.start(world.command(&[("group.instance.id", name), ("session.timeout.ms", "30000")]));
+    let first = start("one");
+    world.joined(&first, PATIENCE);
+    let second = start("two");
+    world.joined(&second, PATIENCE);
+    world.settled(PATIENCE);
+    let rebalances = |source| {
+        let seen = world.events.seen();
+        let of = |line: &str| ["partitions assigned", "partitions revoked"].iter().any(|words| line.contains(words));
+        seen.said.iter().filter(|(who, line)| *who == source && of(line)).count()
+    };
+    let before = rebalances(second.source);
+    assert!(before > 0, "the programs tell what they are assigned");
+    first.kill();
+    let killed = Instant::now();
+    let back = start("one");
+    world.send(10_000..10_020);
+    world.settled(PATIENCE);
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(20), "back at work after {took:?}, when the session may have ended");
+    assert_eq!(rebalances(second.source), before, "{}", world.events.seen().describe());
+    assert_eq!(world.events.seen().count(back.source, Point::Claimed), 10, "one of the two partitions");
+    back.stop();
+    second.stop();
+    world.assert_once();
+}
+
 /// A message that still runs holds the offset of its partition and of no other.
 #[test]
 fn con_01_an_offset_waits_for_the_message_that_still_runs() {
