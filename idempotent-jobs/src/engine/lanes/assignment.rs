@@ -116,7 +116,7 @@ impl<P: Default> Assignment<P> {
 
     /// Whether a lane is ready, or rests.
     pub(super) fn has_more(&self) -> bool {
-        !self.closed && !(self.ready.is_empty() && self.resting.is_empty())
+        !self.ready.is_empty() || !self.resting.is_empty()
     }
 
     /// The class of the message that is next, and whether it may be taken with others.
