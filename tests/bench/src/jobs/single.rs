@@ -15,6 +15,12 @@ async fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
     Ok(())
 }
 
+/// The same where more messages are needed: duplicates go by fast.
+#[idempotent_job(topic = "bench-grouped", key = "order_id, op")]
+async fn charge_again(tx: &mut PgTx, job: Charge) -> JobResult {
+    charge(tx, job).await
+}
+
 /// The same over a long backlog.
 #[idempotent_job(topic = "bench-backlog", key = "order_id, op")]
 async fn charge_backlog(tx: &mut PgTx, job: Charge) -> JobResult {
