@@ -38,7 +38,8 @@ pub async fn run(contest: &Contest) -> Result<(), Failure> {
 async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Result<Vec<Contestant>, Failure> {
     let loads = if contest.quick { Loads::quick() } else { Loads::full() };
     let sqlite = Sqlite { file: contest.folder.join("bench.db") };
-    let mut contestants = field::contestants(loads, postgres, &sqlite);
+    let seen = Postgres::create(&contest.postgres, "seen").await?;
+    let mut contestants = field::contestants(loads, postgres, &seen, &sqlite);
     let is_wanted = |name| contest.only.is_empty() || contest.only.iter().any(|wanted| wanted == name);
     contestants.retain(|contestant| is_wanted(contestant.name));
     if contest.scale || contest.full {
@@ -49,6 +50,9 @@ async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Resul
             kafka.make(load).await?;
             kafka.fill(load, 0)?;
         }
+    }
+    for contestant in &contestants {
+        contestant.prepare(kafka).await?;
     }
     Ok(contestants)
 }

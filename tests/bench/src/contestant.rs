@@ -18,7 +18,7 @@ pub struct Contestant {
     pub load: Load,
     pub place: Place,
     pub connections: usize,
-    /// Goes over the messages that its forerunner left, so that all are duplicates.
+    /// Goes over messages that it did before, so that all are duplicates.
     pub again: bool,
 }
 
@@ -40,6 +40,14 @@ pub enum Place {
 }
 
 impl Contestant {
+    /// Does the messages that are to come again.
+    pub async fn prepare(&self, kafka: &Kafka) -> Result<(), Failure> {
+        if self.again {
+            Self { again: false, ..self.clone() }.run(kafka).await?;
+        }
+        Ok(())
+    }
+
     /// Measures once; jobs per second.
     pub async fn run(&self, kafka: &Kafka) -> Result<f64, Failure> {
         if !self.again {

@@ -22,8 +22,8 @@ pub const RATIOS: &[(&str, &str, &str)] = &[
     ("scale_vs_empty", "scale_full", "scale_empty"),
 ];
 
-/// In the order of the run.
-pub fn contestants(loads: Loads, postgres: &Postgres, sqlite: &Sqlite) -> Vec<Contestant> {
+/// In the order of the run. In the database `seen` are the messages that come again.
+pub fn contestants(loads: Loads, postgres: &Postgres, seen: &Postgres, sqlite: &Sqlite) -> Vec<Contestant> {
     let pg = |name, way, load, connections| line(name, way, load, Place::Postgres(postgres.clone()), connections);
     let lite = |name, way, load| line(name, way, load, Place::Sqlite(sqlite.clone()), 1);
     vec![
@@ -31,7 +31,10 @@ pub fn contestants(loads: Loads, postgres: &Postgres, sqlite: &Sqlite) -> Vec<Co
         pg("pgbench", Way::Pgbench(pgbench::SINGLE), loads.single, PARALLEL),
         pg("twin", Way::Twin(1), loads.single, PARALLEL),
         pg("single", Way::Ours("charge"), loads.single, PARALLEL),
-        Contestant { again: true, ..pg("duplicates", Way::Ours("charge"), loads.single, PARALLEL) },
+        Contestant {
+            again: true,
+            ..line("duplicates", Way::Ours("charge_again"), loads.grouped, Place::Postgres(seen.clone()), PARALLEL)
+        },
         pg("pgbench_shared", Way::Pgbench(pgbench::SHARED), loads.grouped, PARALLEL),
         pg("shared", Way::Ours("charge_shared"), loads.grouped, PARALLEL),
         pg("batch", Way::Ours("charge_batch"), loads.grouped, PARALLEL),
