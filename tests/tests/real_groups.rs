@@ -16,7 +16,7 @@ groups::cases!(Kind::Postgres);
 fn a_shared_transaction_is_one_transaction() {
     for form in ["shared", "batch"] {
         let scene = Scene::new(Kind::Postgres);
-        scene.send(&(0..100).map(|id| message(id).on((id % 2) as i32)).collect::<Vec<_>>());
+        scene.send(&(0..100).map(message).collect::<Vec<_>>());
         let source = scene.work_off(&[form]);
         scene.assert_done(source, 100);
         assert_eq!(scene.sorted(form), (0..100).collect::<Vec<_>>());
