@@ -125,12 +125,23 @@ impl Broker {
     /// # Panics
     /// When the broker does not answer.
     pub fn begin_at_end(&self, group: &str, topic: &str, partitions: i32) {
-        let consumer: BaseConsumer =
-            config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
-        let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
+        let consumer = self.consumer(group);
+        let end = |partition| {
             let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
-            list.add_partition_offset(topic, partition, Offset::Offset(end)).expect("an end is an offset");
+            end
+        };
+        self.rewind(group, topic, &(0..partitions).map(end).collect::<Vec<_>>());
+    }
+
+    /// Sets the offsets of a group without members, from partition 0.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn rewind(&self, group: &str, topic: &str, offsets: &[i64]) {
+        let consumer = self.consumer(group);
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in (0..).zip(offsets) {
+            list.add_partition_offset(topic, partition, Offset::Offset(*offset)).expect("not below the first offset");
         }
         let deadline = Instant::now() + PATIENCE;
         while let Err(why) = consumer.commit(&list, CommitMode::Sync) {
@@ -140,13 +151,16 @@ impl Broker {
         }
     }
 
+    fn consumer(&self, group: &str) -> BaseConsumer {
+        config(&self.servers).set("group.id", group).create().expect("a consumer can be made")
+    }
+
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.
     ///
     /// # Panics
     /// When the broker does not answer.
     pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> Vec<i64> {
-        let consumer: BaseConsumer =
-            config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
+        let consumer = self.consumer(group);
         let mut list = TopicPartitionList::new();
         list.add_partition_range(topic, 0, partitions - 1);
         let found = consumer.committed_offsets(list, ANSWER).expect("the broker knows the group's offsets");

@@ -53,10 +53,7 @@ impl Pace {
                 );
             }
             Undone::Disturbed(why) if !self.alone.swap(true, Relaxed) => {
-                tracing::warn!(
-                    job = spec.name,
-                    "its messages share no transaction from here on, since its handler {why}"
-                );
+                tracing::warn!(job = spec.name, "its messages share no transaction from here on, since {why}");
             }
             Undone::Disturbed(_) => {}
         }

@@ -20,6 +20,10 @@ enum Does {
     ByHandle(Ending),
     /// The same by the bare connection, and the error swallowed.
     RoundIt(Ending),
+    /// A COMMIT by the bare connection, and the process ends before anything else is done.
+    CommitAndDie,
+    /// A setting that is good until the transaction ends.
+    SetLocal,
     /// Works for so many milliseconds.
     Slow(u64),
 }
@@ -57,8 +61,8 @@ const FAILING: &str = "INSERT INTO there_is_no_such_table VALUES (1)";
 
 /// The same handler for each handle type: only the type's name and its effect differ.
 macro_rules! job {
-    ($name:ident, $topic:literal, $tx:ident, $effect:ident) => {
-        #[idempotent_job(topic = $topic, key = "id", retries = 2, backoff = "10ms..50ms")]
+    ($name:ident, $topic:literal, $tx:ident, $effect:ident, $($option:tt)*) => {
+        #[idempotent_job(topic = $topic, key = "id", retries = 2, backoff = "10ms..50ms", $($option)*)]
         async fn $name(tx: &mut $tx, work: Work, meta: Meta) -> JobResult {
             const JOB: &str = stringify!($name);
             match asked(&work) {
@@ -85,6 +89,13 @@ macro_rules! job {
                     }
                     return Ok(());
                 }
+                Does::CommitAndDie => {
+                    $effect(tx, JOB, work.id, &meta).await?;
+                    let result = tx.connection().await?.execute("COMMIT").await.map(drop);
+                    println!("COMMIT round it: {}", result.map_or_else(told, |()| "done".to_owned()));
+                    std::process::abort();
+                }
+                Does::SetLocal => _ = (&mut *tx).execute("SET LOCAL app.tenant = 'mine'").await?,
             }
             Ok($effect(tx, JOB, work.id, &meta).await?)
         }
@@ -95,7 +106,8 @@ fn told(error: impl Error) -> String {
     format!("refused: {error}")
 }
 
-job!(crash_sqlite, "crash", SqliteTx, effect_sqlite);
-job!(crash_postgres, "crash", PgTx, effect_pg);
-job!(flow_sqlite, "flow", SqliteTx, effect_sqlite);
-job!(flow_postgres, "flow", PgTx, effect_pg);
+job!(crash_sqlite, "crash", SqliteTx, effect_sqlite,);
+job!(crash_postgres, "crash", PgTx, effect_pg,);
+job!(flow_sqlite, "flow", SqliteTx, effect_sqlite,);
+job!(flow_postgres, "flow", PgTx, effect_pg,);
+job!(shared_postgres, "crash", PgTx, effect_pg, shared_tx = 200);

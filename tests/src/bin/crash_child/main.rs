@@ -24,6 +24,9 @@ fn main() -> ExitCode {
     if let Ok(job) = env::var("CHILD_JOB") {
         worker = worker.jobs([job]);
     }
+    if let Ok(jobs) = env::var("CHILD_CONCURRENCY") {
+        worker = worker.concurrency(jobs.parse().expect("a number"));
+    }
     if let Ok(budget) = env::var("CHILD_SHUTDOWN_MS") {
         worker = worker.shutdown_timeout(Duration::from_millis(budget.parse().expect("milliseconds")));
     }

@@ -1,0 +1,77 @@
+//! Copies within a group and of what was done before it.
+
+use idempotent_jobs::__private::Point;
+use tests::database::Kind;
+use tests::worker::words;
+
+use super::scene::{Message, Scene, message};
+
+pub fn ded_02_copies_within_a_group_have_one_effect(kind: Kind) {
+    for form in ["shared", "batch"] {
+        let scene = Scene::new(kind);
+        let copy = || message(7).keyed("other");
+        scene.send(&[message(7), message(7), message(1), copy(), copy().on(1), message(2).on(1), message(7).keyless()]);
+        let source = scene.work_off(&[form]);
+        scene.assert_done(source, 2);
+        assert_eq!(scene.sorted(form), [1, 2, 7], "{form}");
+        assert_eq!(scene.world.skipped(), 4, "{form}: the copies");
+        assert_eq!(scene.attempts(form, 7), [1], "{form}: no copy entered the handler");
+    }
+}
+
+/// When the first of a key fails, its copies decide nothing.
+pub fn ded_01_copies_of_one_that_fails_wait_for_it(kind: Kind) {
+    for form in ["shared", "batch"] {
+        let scene = Scene::new(kind);
+        let failing = || message(7).doing("fail", 2);
+        scene.send(&[failing(), failing(), message(1), failing().keyed("other"), message(2)]);
+        let source = scene.work_off(&[form]);
+        scene.assert_tried(source, 3);
+        assert_eq!(scene.sorted(form), [1, 2, 7], "{form}");
+        assert_eq!(scene.world.skipped(), 2, "{form}: the copies");
+    }
+}
+
+pub fn ded_02_other_content_within_a_group_stops_the_worker_and_loses_nothing(kind: Kind) {
+    for form in ["shared", "batch"] {
+        let scene = Scene::new(kind);
+        let mut messages: Vec<Message> = (0..10).map(message).collect();
+        messages.insert(6, message(2).noting("other").keyed("elsewhere"));
+        let offsets = scene.send(&messages);
+        let worker = scene.work(&[form]);
+        let source = worker.source;
+        let error = worker.fails();
+        let first = format!("topic groups, partition 0, offset {}", offsets[2]);
+        let second = format!("topic groups, partition 0, offset {}", offsets[6]);
+        words(&error, &["reason conflict", &first, &second]);
+        scene.assert_tried(source, 10);
+        let committed = scene.world.broker.committed(&scene.world.group, "groups", 2);
+        assert_eq!(committed[0], offsets[6], "{form}: the offset stays at the second");
+        let error = scene.work(&[form]).fails();
+        words(&error, &["reason conflict", &first, &second]);
+        assert_eq!(scene.sorted(form), (0..10).collect::<Vec<_>>(), "{form}: each once, with its first content");
+    }
+}
+
+/// Few of them are found by the group's own claims, many by a look before.
+pub fn ded_02_a_group_is_given_only_what_is_new(kind: Kind) {
+    for (form, old) in [("shared", 5), ("batch", 5), ("shared", 40), ("batch", 40)] {
+        let scene = Scene::new(kind);
+        let lane = |id| message(id).keyed("lane");
+        scene.send(&(0..old).map(lane).collect::<Vec<_>>());
+        scene.work_off(&[form]);
+        let before = scene.log.calls().len();
+
+        let mixed: Vec<Message> = (0..old).flat_map(|id| [lane(id), lane(1_000 + id)]).collect();
+        scene.send(&mixed);
+        let source = scene.work_off(&[form]);
+        let new: Vec<i64> = (1_000..1_000 + old).collect();
+        let given: Vec<i64> = scene.log.calls()[before..].iter().flat_map(|call| call.ids.clone()).collect();
+        assert_eq!(given, new, "{form}: the new ones, in the order of the log");
+        scene.assert_done(source, old as usize);
+        assert_eq!(scene.world.events.seen().count(source, Point::Skipped), old as usize);
+        if form == "batch" {
+            assert_eq!(scene.log.calls().len(), before + 1, "one call for all");
+        }
+    }
+}
