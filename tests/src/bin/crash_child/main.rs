@@ -5,6 +5,7 @@
 //! whoever started it.
 
 mod jobs;
+mod ordered;
 mod orders;
 
 use std::env;
@@ -21,6 +22,9 @@ fn main() -> ExitCode {
     let mut worker = Worker::from_env().probe(orders::follow());
     if let Ok(job) = env::var("CHILD_JOB") {
         worker = worker.jobs([job]);
+    }
+    if let Ok(jobs) = env::var("CHILD_CONCURRENCY") {
+        worker = worker.concurrency(jobs.parse().expect("a number"));
     }
     if let Ok(budget) = env::var("CHILD_SHUTDOWN_MS") {
         worker = worker.shutdown_timeout(Duration::from_millis(budget.parse().expect("milliseconds")));
