@@ -128,8 +128,7 @@ impl Broker {
         let consumer: BaseConsumer =
             config(&self.servers).set("group.id", group).create().expect("a consumer can be made");
         let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
-            let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
+        for (partition, end) in (0..partitions).zip(self.ends(topic, partitions)) {
             list.add_partition_offset(topic, partition, Offset::Offset(end)).expect("an end is an offset");
         }
         let deadline = Instant::now() + PATIENCE;
@@ -138,6 +137,16 @@ impl Broker {
             assert!(Instant::now() < deadline, "the group's offsets cannot be set: {why}");
             let _ = consumer.poll(Duration::from_millis(200));
         }
+    }
+
+    /// The offsets that the next messages of a topic get, from partition 0.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
+        let consumer: BaseConsumer = config(&self.servers).create().expect("a consumer can be made");
+        let end = |partition| consumer.fetch_watermarks(topic, partition, ANSWER).map(|(_, end)| end);
+        (0..partitions).map(|partition| end(partition).expect("the broker knows the log's end")).collect()
     }
 
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.
