@@ -125,12 +125,7 @@ impl Broker {
     /// # Panics
     /// When the broker does not answer.
     pub fn begin_at_end(&self, group: &str, topic: &str, partitions: i32) {
-        let consumer = self.consumer(group);
-        let end = |partition| {
-            let (_, end) = consumer.fetch_watermarks(topic, partition, ANSWER).expect("the broker knows the log's end");
-            end
-        };
-        self.rewind(group, topic, &(0..partitions).map(end).collect::<Vec<_>>());
+        self.rewind(group, topic, &self.ends(topic, partitions));
     }
 
     /// Sets the offsets of a group without members, from partition 0.
@@ -153,6 +148,16 @@ impl Broker {
 
     fn consumer(&self, group: &str) -> BaseConsumer {
         config(&self.servers).set("group.id", group).create().expect("a consumer can be made")
+    }
+
+    /// The offsets that the next messages of a topic get, from partition 0.
+    ///
+    /// # Panics
+    /// When the broker does not answer.
+    pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
+        let consumer: BaseConsumer = config(&self.servers).create().expect("a consumer can be made");
+        let end = |partition| consumer.fetch_watermarks(topic, partition, ANSWER).map(|(_, end)| end);
+        (0..partitions).map(|partition| end(partition).expect("the broker knows the log's end")).collect()
     }
 
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.

@@ -10,6 +10,7 @@ pub mod crash;
 pub mod database;
 pub mod events;
 pub mod misbehaviour;
+pub mod order;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;

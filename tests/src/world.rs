@@ -184,6 +184,11 @@ impl World {
         offsets
     }
 
+    /// Counts ids whose records were put as they are.
+    pub fn sent_too(&self, ids: &[i64]) {
+        self.sent().ids.extend(ids);
+    }
+
     fn sent(&self) -> MutexGuard<'_, Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }

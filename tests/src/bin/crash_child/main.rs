@@ -5,6 +5,7 @@
 //! whoever started it.
 
 mod jobs;
+mod ordered;
 mod orders;
 
 use std::env;
