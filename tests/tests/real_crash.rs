@@ -6,6 +6,6 @@ use tests::database::Kind;
 /// DB-04 is in here: the connection is lost during COMMIT, before and after the server has it.
 #[test]
 fn nothing_is_lost_or_done_twice_wherever_the_process_is_struck() {
-    let table = run(Kind::Postgres, 5, |row| println!("{row}"));
+    let table = run(Kind::Postgres, "crash", 5, |row| println!("{row}"));
     assert!(table.is_good(), "{table:#?}");
 }

@@ -2,6 +2,7 @@
 
 mod groups;
 
+use groups::duplicates::contend;
 use groups::failing::{Culprit, is_given_up};
 use groups::scene::{Scene, message};
 use idempotent_jobs::__private::Point;
@@ -50,6 +51,12 @@ fn db_09_a_group_that_the_database_could_not_serialize_runs_one_by_one() {
             }
         }
     }
+}
+
+/// Every conflict is the database's own, of claims and of rows.
+#[test]
+fn db_09_serializable_groups_that_contend_have_each_effect_once() {
+    contend(Kind::Postgres, "strict");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     println!("{kind}, {rounds} rounds of 20 messages a case\n{HEADING}");
-    let table = run(kind, rounds, |row| println!("{row}"));
+    let table = run(kind, "crash", rounds, |row| println!("{row}"));
     if kind == Kind::Sqlite {
         println!("during COMMIT, answer lost: not applicable, SQLite has no connection to lose");
     }

@@ -19,12 +19,18 @@ pub const MESSAGES: i64 = 20;
 pub struct Scene {
     pub world: World,
     pub proxy: Option<Proxy>,
+    pub job: String,
 }
 
 impl Scene {
     /// A child that finds its partitions at once.
     pub fn child(&self) -> Child {
         let mut command = self.world.command(self.world.quick());
+        command.env("CHILD_JOB", &self.job);
+        if self.job.starts_with("shared") {
+            // Few messages are spread over all connections: more would leave each alone.
+            command.env("CHILD_CONCURRENCY", "1");
+        }
         if let Some(proxy) = &self.proxy {
             command.env("DATABASE_URL", proxy.url(self.world.database.url()));
         }

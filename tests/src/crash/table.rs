@@ -35,20 +35,21 @@ pub struct Table {
 /// Messages after the last round.
 const LAST: i64 = 2;
 
-/// Plays every case so many times; `each` sees the rows as they come.
-pub fn run(kind: Kind, rounds: i64, mut each: impl FnMut(&Row)) -> Table {
+/// Plays every case so many times with the child's job of this form; `each` sees the rows as
+/// they come.
+pub fn run(kind: Kind, form: &str, rounds: i64, mut each: impl FnMut(&Row)) -> Table {
     let rows = cases(kind).into_iter().map(|case| {
-        let row = play(kind, case, rounds);
+        let row = play(kind, form, case, rounds);
         each(&row);
         row
     });
     Table { kind, rows: rows.collect() }
 }
 
-fn play(kind: Kind, case: Case, rounds: i64) -> Row {
+fn play(kind: Kind, form: &str, case: Case, rounds: i64) -> Row {
     let world = World::of(kind, CRASH);
     let proxy = matches!(case.moment, Moment::Commit(_)).then(|| Proxy::to(world.database.url()));
-    let scene = Scene { world, proxy };
+    let scene = Scene { world, proxy, job: format!("{form}_{kind}") };
     let mut child = scene.child();
     for number in 0..rounds {
         child = scene.round(case, number, child);

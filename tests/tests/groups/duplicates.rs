@@ -1,6 +1,7 @@
 //! Copies within a group and of what was done before it.
 
 use idempotent_jobs::__private::Point;
+use tests::PATIENCE;
 use tests::database::Kind;
 use tests::worker::words;
 
@@ -73,5 +74,29 @@ pub fn ded_02_a_group_is_given_only_what_is_new(kind: Kind) {
         if form == "batch" {
             assert_eq!(scene.log.calls().len(), before + 1, "one call for all");
         }
+    }
+}
+
+/// Two programs with several transactions at a time, which claim the same keys and touch the
+/// same rows, each in its own order.
+pub fn contend(kind: Kind, form: &str) {
+    const IDS: i64 = 300;
+    let scene = Scene::new(kind);
+    let touching = |id: i64| message(id).doing(&format!("touch {}", id % 5), usize::MAX);
+    let there = (0..IDS).map(touching);
+    let back = (0..IDS).rev().map(|id| touching(id).on(1));
+    scene.send(&there.chain(back).collect::<Vec<_>>());
+    let (one, other) = (scene.work_beside(&[form], 4), scene.work_beside(&[form], 4));
+    scene.world.settled(PATIENCE);
+    one.stop().expect("a clean stop");
+    other.stop().expect("a clean stop");
+    assert_eq!(scene.sorted(form), (0..IDS).collect::<Vec<_>>(), "{form}");
+    let touched = scene.world.database.number("SELECT CAST(sum(touched) AS BIGINT) FROM counters");
+    assert_eq!(touched, IDS, "{form}");
+}
+
+pub fn ded_11_groups_that_contend_for_keys_and_rows_have_each_effect_once(kind: Kind) {
+    for form in ["shared", "batch"] {
+        contend(kind, form);
     }
 }

@@ -102,6 +102,34 @@ pub fn db_02_a_handler_that_ends_the_shared_transaction_fails_alone(kind: Kind) 
     }
 }
 
+/// A part that fails and is undone by its own handler fails nobody.
+pub fn db_07_an_error_within_a_savepoint_keeps_the_group_together(kind: Kind) {
+    for form in ["shared", "batch"] {
+        for does in ["undo_part", "drop_part"] {
+            let scene = Scene::new(kind);
+            scene.send(&hundred(|bad| bad.doing(does, usize::MAX)));
+            let source = scene.work_off(&[form]);
+            scene.assert_done(source, 100);
+            assert_eq!(scene.sorted(form), (0..100).collect::<Vec<_>>(), "{does}");
+            assert_eq!(scene.attempts(form, BAD), [1], "{does}");
+        }
+    }
+}
+
+/// Each is quick enough by itself.
+pub fn db_07_those_that_take_too_long_together_run_alone(kind: Kind) {
+    for form in ["shared", "batch"] {
+        let scene = Scene::new(kind);
+        scene.send(&(0..15).map(|id| message(id).doing("slow", usize::MAX)).collect::<Vec<_>>());
+        let source = scene.work_off(&[form]);
+        scene.assert_tried(source, 15);
+        assert_eq!(scene.sorted(form), (0..15).collect::<Vec<_>>());
+        for id in 0..15 {
+            assert_eq!(scene.attempts(form, id).last(), Some(&1), "{form}: {id}");
+        }
+    }
+}
+
 /// A constraint that is checked at COMMIT does not say who violated it.
 pub fn db_07_a_constraint_that_fails_at_commit_singles_nobody_out(kind: Kind) {
     for form in ["shared", "batch"] {

@@ -91,6 +91,17 @@ macro_rules! misbehaviour {
                 "swallow" => _ = (&mut *tx).execute(FAILING).await,
                 "serialization" => _ = (&mut *tx).execute(SERIALIZATION).await?,
                 "deadlock" => _ = (&mut *tx).execute(DEADLOCK).await?,
+                // An error that is expected, and undone where it happens.
+                "undo_part" => {
+                    let mut part = tx.begin().await?;
+                    let refused = (&mut part).execute("INSERT INTO limits VALUES (1)").await;
+                    part.rollback().await?;
+                    drop(refused.expect_err("the constraint is violated"));
+                }
+                "drop_part" => {
+                    let mut part = tx.begin().await?;
+                    drop((&mut part).execute("INSERT INTO limits VALUES (1)").await.expect_err("it is violated"));
+                }
                 "leave_savepoint" => std::mem::forget(tx.begin().await?),
                 "commit_by_handle" => _ = (&mut *tx).execute("COMMIT").await,
                 "commit_round_it" => _ = tx.connection().await?.execute("COMMIT").await,
@@ -102,7 +113,14 @@ macro_rules! misbehaviour {
                 }
                 "set_local" => _ = (&mut *tx).execute("SET LOCAL app.tenant = 'mine'").await?,
                 "set_config" => _ = (&mut *tx).execute("SELECT set_config('app.tenant', 'mine', true)").await?,
-                _ => {}
+                // What other messages touch too.
+                _ => {
+                    if let Some(counter) = does.strip_prefix("touch ") {
+                        let touch = sqlx::query("UPDATE counters SET touched = touched + 1 WHERE id = $1");
+                        let counter: i64 = counter.parse().expect("a number");
+                        touch.bind(counter).execute(&mut *tx).await?;
+                    }
+                }
             }
             Ok(())
         }
@@ -221,5 +239,14 @@ one_by_one!(
     ordering = none
 );
 one_by_one!(unordered_postgres, PgTx, effect_pg, tenant_postgres, misbehave_postgres, shared_tx = 200, ordering = none);
+one_by_one!(
+    strict_postgres,
+    PgTx,
+    effect_pg,
+    tenant_postgres,
+    misbehave_postgres,
+    shared_tx = 200,
+    isolation = serializable
+);
 batch!(batch_sqlite, SqliteTx, effect_sqlite, tenant_sqlite, misbehave_sqlite);
 batch!(batch_postgres, PgTx, effect_pg, tenant_postgres, misbehave_postgres);

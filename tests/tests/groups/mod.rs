@@ -1,6 +1,7 @@
 //! Shared transactions and batch jobs, end to end. What does not depend on the database is
 //! played on both.
 
+pub mod crashes;
 pub mod duplicates;
 pub mod failing;
 pub mod jobs;
@@ -15,6 +16,8 @@ macro_rules! cases {
             duplicates: ded_01_copies_of_one_that_fails_wait_for_it;
             duplicates: ded_02_other_content_within_a_group_stops_the_worker_and_loses_nothing;
             duplicates: ded_02_a_group_is_given_only_what_is_new;
+            duplicates: ded_11_groups_that_contend_for_keys_and_rows_have_each_effect_once;
+            crashes: a_process_struck_down_within_a_group_loses_and_doubles_nothing;
             failing: bat_01_two_of_five_fail_and_each_has_its_own_outcome;
             failing: bat_01_two_of_five_fail_once_and_all_are_done;
             failing: con_10_a_message_that_cannot_be_read_in_the_middle_of_a_group;
@@ -23,9 +26,11 @@ macro_rules! cases {
             failing: db_07_a_constraint_that_fails_at_commit_singles_nobody_out;
             failing: db_07_a_handler_that_hangs_fails_alone;
             failing: db_07_a_handler_that_panics_fails_alone;
+            failing: db_07_an_error_within_a_savepoint_keeps_the_group_together;
             failing: db_07_one_of_a_batch_that_violates_a_constraint_costs_the_others_nothing;
             failing: db_07_one_of_a_hundred_that_violates_a_constraint_costs_the_others_nothing;
             failing: db_07_one_that_is_given_up_leaves_its_neighbours_done;
+            failing: db_07_those_that_take_too_long_together_run_alone;
             order: ded_03_jobs_of_every_kind_on_one_topic_see_each_message_once;
             order: ret_01_a_partitions_order_is_kept_when_one_of_a_group_fails;
             order: ret_01_messages_without_a_kafka_key_wait_for_none;

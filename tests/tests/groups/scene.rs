@@ -92,6 +92,8 @@ impl Scene {
         world.database.run("INSERT INTO limits VALUES (1)");
         let late = "BIGINT REFERENCES limits (id) DEFERRABLE INITIALLY DEFERRED";
         world.database.run(&format!("CREATE TABLE parts (of_limit {late})"));
+        world.database.run("CREATE TABLE counters (id BIGINT PRIMARY KEY, touched BIGINT NOT NULL)");
+        world.database.run("INSERT INTO counters VALUES (0, 0), (1, 0), (2, 0), (3, 0), (4, 0)");
         Self { world, log: Log::default(), gates: AtomicI64::new(0) }
     }
 
@@ -119,9 +121,14 @@ impl Scene {
 
     /// One worker with jobs of these forms, so that it takes all that waits.
     pub fn work(&self, forms: &[&str]) -> Running {
+        self.work_beside(forms, 1)
+    }
+
+    /// The same with so many at a time.
+    pub fn work_beside(&self, forms: &[&str], jobs_at_once: usize) -> Running {
         let jobs: Vec<String> = forms.iter().chain(&["gate"]).map(|form| self.job(form)).collect();
         let log = self.log.clone();
-        self.world.work_as([], |builder| builder.jobs(jobs).concurrency(1).state(log))
+        self.world.work_as([], |builder| builder.jobs(jobs).concurrency(jobs_at_once).state(log))
     }
 
     /// Works until everything that was sent is settled; which program it was.

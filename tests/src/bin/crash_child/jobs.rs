@@ -111,3 +111,4 @@ job!(crash_postgres, "crash", PgTx, effect_pg,);
 job!(flow_sqlite, "flow", SqliteTx, effect_sqlite,);
 job!(flow_postgres, "flow", PgTx, effect_pg,);
 job!(shared_postgres, "crash", PgTx, effect_pg, shared_tx = 200);
+job!(shared_sqlite, "crash", SqliteTx, effect_sqlite, shared_tx = 200);
