@@ -100,8 +100,8 @@ async fn on<S: Store>(
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
     let WorkerBuilder { states, probe, shutdown_timeout, on_gap, .. } = builder;
-    let (memory, session_timeout) = (32 << 20, Duration::from_secs(45));
-    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe, memory, session_timeout });
+    let (memory, silence) = (32 << 20, properties.silence());
+    let engine = Engine::new(Parts { store, group, jobs, states: Arc::new(states), probe, memory, silence });
     let settings = Settings { on_gap, ..Settings::default() };
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
     consume(engine, consumer, shutdown, shutdown_timeout).await

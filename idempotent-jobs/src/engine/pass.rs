@@ -77,7 +77,7 @@ impl<S: Store> Engine<S> {
     /// The next messages that the job may run now, in order; `from` moves behind the last of them.
     fn chunk(&self, job: usize, limit: usize, tasks: &[Task<Progress>], from: &mut usize) -> Vec<usize> {
         let mut chunk = Vec::new();
-        if *self.stopping.borrow() {
+        if *self.stopping.borrow() || self.is_asleep() {
             return chunk;
         }
         let now = Instant::now();

@@ -32,7 +32,10 @@ impl<S: Store> Engine<S> {
     /// The next messages to run; `None` once the engine stops.
     async fn next(&self, desk: &mut Desk<S>) -> Option<Group<Progress>> {
         if let Some(group) = desk.next.take() {
-            return Some(group);
+            if !self.is_asleep() {
+                return Some(group);
+            }
+            self.conclude(group.tasks, false);
         }
         loop {
             let woken = self.work.notified();
@@ -71,6 +74,11 @@ impl<S: Store> Engine<S> {
             return Next::Until(now + ASLEEP);
         }
         self.lanes().take(now, self.width())
+    }
+
+    /// Whether this process slept, or may have, and has not heard of its group since.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.pulse.is_stopped(Instant::now())
     }
 
     /// Messages to be run next by a worker that is about to commit, unless another has nothing

@@ -196,6 +196,20 @@ impl Properties {
         self.pairs.get("group.protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer"))
     }
 
+    /// After so long without a sign of life the partitions may be another member's: a session,
+    /// less the time that the last heartbeat may have been ago. Under `group.protocol=consumer`
+    /// the brokers keep their times to themselves; the default is less than they grant.
+    pub fn silence(&self) -> Duration {
+        let default = |name| CLASSIC.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
+        let millis = |name| {
+            let set = self.pairs.get(name).map(String::as_str).or_else(|| default(name));
+            Duration::from_millis(set.and_then(|value| value.trim().parse().ok()).unwrap_or_default())
+        };
+        let session = millis("session.timeout.ms");
+        // A heartbeat as long as the session, which no group lives with, must not stop everything.
+        session.saturating_sub(millis("heartbeat.interval.ms")).max(session / 2)
+    }
+
     /// What a consumer of the group is made from.
     pub(super) fn consumer(&self) -> Result<ClientConfig, Vec<String>> {
         refuse(self.problems())?;
@@ -316,6 +330,20 @@ mod tests {
         let got = ["bootstrap.servers", "linger.ms", "client.id"].map(|name| both.get(name).expect("it is set"));
         assert_eq!(got, ["b:2", "2", "env"]);
         assert_eq!(env.overridden(Properties::default()).brokers(), "a:1");
+    }
+
+    #[test]
+    fn con_08_a_member_is_silent_for_less_than_its_session() {
+        let silence = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .fold(Properties::new("a:1"), |properties, (name, value)| properties.set(*name, *value))
+                .silence()
+        };
+        assert_eq!(silence(&[]), Duration::from_secs(4));
+        assert_eq!(silence(&[("group.protocol", "consumer")]), Duration::from_secs(4));
+        assert_eq!(silence(&[("session.timeout.ms", "45000")]), Duration::from_secs(43));
+        assert_eq!(silence(&[("session.timeout.ms", "2000")]), Duration::from_secs(1));
     }
 
     #[test]
