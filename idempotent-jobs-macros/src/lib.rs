@@ -76,7 +76,7 @@ use proc_macro::TokenStream;
 /// * Messages that wait for each other by `ordering` come in the order of the log.
 /// * `timeout` is for the whole batch.
 /// * If it fails, all of it is undone and it is run again one by one, each alone in its `Vec`:
-///   the message that is to blame retries, and goes to the dead letters, by itself.
+///   the message that is to blame retries, and stops the worker in the end, by itself.
 ///
 /// A payload that is an array itself goes behind a type of its own, `struct Charges(Vec<Charge>)`.
 #[proc_macro_attribute]

@@ -107,7 +107,8 @@ async fn on<S: Store>(
         states: Arc::new(states),
         probe,
         memory: memory_budget / 2,
-        session_timeout: properties.session_timeout(),
+        silence: properties.silence(),
+        session: properties.session_timeout(),
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;

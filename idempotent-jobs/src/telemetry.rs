@@ -3,7 +3,7 @@
 //! | metric | kind | labels | meaning |
 //! |---|---|---|---|
 //! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `retry`, `transient`, `dead` |
-//! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit |
+//! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit; of messages that are handled together, the time of all of them |
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
@@ -12,6 +12,7 @@
 //! | span | fields |
 //! |---|---|
 //! | `job` | `job`, `topic`, `partition`, `offset`, `attempt`, `key_hash`, `outcome` |
+//! | `batch` | `job`, `topic`, `messages`: the handler of a batch job |
 //!
 //! Keys appear as `key_hash`, the first 8 bytes of their SHA-256 in hex; payloads and header
 //! values never appear.

@@ -98,6 +98,11 @@ impl Child {
         });
     }
 
+    /// Waits until the program's messages reached a point so often.
+    pub fn heard_of(&self, point: Point, times: usize) {
+        self.events.wait_count(self.source, point, times);
+    }
+
     /// SIGKILL, and gone when this returns.
     pub fn kill(mut self) {
         self.strike();

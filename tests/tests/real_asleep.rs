@@ -1,157 +1,123 @@
 //! An owner that slept longer than its session lasts, on real Kafka and PostgreSQL: CON-08. When
 //! it wakes, it starts nothing of what it had queued.
 
-use std::process::Command;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
+use idempotent_jobs::Coordinates;
+use serde_json::json;
 use tests::PATIENCE;
 use tests::broker::Wire;
 use tests::child::Child;
-use tests::world::{CRASH, World};
+use tests::events::Seen;
+use tests::order::Way;
+use tests::world::World;
 
-/// Messages of each partition that wait in the sleeper's lanes.
-const QUEUED: i64 = 1_000;
+/// Messages that wait in the sleeper's lanes.
+const QUEUED: i64 = 2_000;
+/// Between two messages for a member that has yet to join again.
+const DRIP: Duration = Duration::from_millis(100);
 
 /// What happens around the sleep.
 struct Night {
     world: World,
     sleeper: Child,
-    /// The log's ends before it fell asleep.
+    /// The log's ends when it fell asleep.
     ends: Vec<i64>,
 }
 
-fn member(world: &World, concurrency: usize, more: impl FnOnce(&mut Command)) -> Child {
+fn member(world: &World, concurrency: usize) -> Child {
     let mut command = world.command(&[]);
-    command.env("CHILD_CONCURRENCY", concurrency.to_string());
-    more(&mut command);
+    command.env("CHILD_CONCURRENCY", concurrency.to_string()).env("RUST_LOG", "error");
     world.start(command)
 }
 
+fn put(world: &World, ids: Range<i64>) {
+    let ids: Vec<i64> = ids.collect();
+    let record = |id: &i64| Wire {
+        partition: i32::try_from(id % i64::from(world.topic.1)).expect("less than the partitions"),
+        key: Some((id % 80).to_string().into_bytes()),
+        payload: Some(json!({ "id": id, "seed": 3 }).to_string().into_bytes()),
+        ..Wire::default()
+    };
+    world.put(&ids.iter().map(record).collect::<Vec<_>>());
+    world.sent_too(&ids);
+}
+
 impl Night {
-    /// A member with both partitions, and messages in its lanes; `stop` says when it falls asleep.
-    fn fall(concurrency: usize, stop: impl FnOnce(&mut Child, &World)) -> Self {
-        let world = World::real(CRASH);
-        let mut sleeper = member(&world, concurrency, |_| {});
-        world.joined(&sleeper, PATIENCE);
+    /// A member owns all partitions and has messages in its lanes; it falls asleep at `moment`,
+    /// which is given it before they are sent.
+    fn fall(way: Way, concurrency: usize, moment: impl FnOnce(&mut Child), until: impl FnOnce(&Child)) -> Self {
+        let world = World::real(way.topic());
+        let mut sleeper = member(&world, concurrency);
+        put(&world, 0..100);
         world.settled(PATIENCE);
-        stop(&mut sleeper, &world);
+        moment(&mut sleeper);
+        put(&world, 100..100 + QUEUED);
+        until(&sleeper);
         sleeper.signal("STOP");
-        let ends = world.broker.ends(CRASH.0, CRASH.1);
+        let ends = world.broker.ends(world.topic.0, world.topic.1);
         Self { world, sleeper, ends }
     }
 
-    /// Another member does everything; then the sleeper wakes, and works on what comes later.
-    /// Points of the messages that it had queued, passed after it woke.
+    /// Another member does everything; then the sleeper wakes, joins again and works on what
+    /// comes later. What it did after it woke with messages that it had queued.
     fn pass(mut self, wake: impl FnOnce(&mut Child)) -> Vec<Point> {
-        let other = member(&self.world, 10, |_| {});
-        self.world.settled(PATIENCE * 2);
-        let before = self.world.events.seen().events.len();
-        let source = self.sleeper.source;
+        let (world, source) = (&self.world, self.sleeper.source);
+        let other = member(world, 10);
+        world.settled(PATIENCE * 2);
+        let before = world.events.seen().events.len();
         wake(&mut self.sleeper);
         self.sleeper.signal("CONT");
-        let later = |at: &idempotent_jobs::Coordinates| {
-            usize::try_from(at.partition).is_ok_and(|partition| at.offset >= self.ends[partition])
+        let later = |at: &Coordinates| at.offset >= self.ends[usize::try_from(at.partition).expect("not negative")];
+        let of_sleeper = |seen: &Seen, new| -> Vec<Point> {
+            let since = seen.events[before..].iter().filter(|event| event.source == source);
+            since.filter(|event| later(&event.at) == new).map(|event| event.point).collect()
         };
-        let mut id = 1_000_000;
-        let works = |seen: &tests::events::Seen| {
-            let mut woken = seen.events[before..].iter().filter(|event| event.source == source);
-            woken.any(|event| event.point == Point::Committed && later(&event.at))
-        };
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while !self.world.events.wait_briefly(std::time::Duration::from_millis(100), works) {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "it does not work again:\n{}",
-                self.world.events.seen().describe()
-            );
-            self.world.send(id..id + 2);
-            id += 2;
+        let (deadline, mut next) = (Instant::now() + PATIENCE, 1_000_000);
+        while !world.events.wait_briefly(DRIP, |seen| of_sleeper(seen, true).contains(&Point::Committed)) {
+            assert!(Instant::now() < deadline, "it works no more:\n{}", world.events.seen().describe());
+            put(world, next..next + 8);
+            next += 8;
         }
-        self.world.settled(PATIENCE);
+        world.settled(PATIENCE);
         self.sleeper.stop();
         other.stop();
-        self.world.assert_once();
-        let seen = self.world.events.seen();
-        let old = seen.events[before..].iter().filter(|event| event.source == source && !later(&event.at));
-        old.filter(|event| event.point != Point::OffsetCommitted).map(|event| event.point).collect()
+        world.assert_once();
+        let mut did = of_sleeper(&world.events.seen(), false);
+        did.retain(|point| *point != Point::OffsetCommitted);
+        did
     }
 }
 
-fn fill(world: &World) {
-    world.send(10_000..10_000 + 2 * QUEUED);
+/// One worker, which has committed a message and already has the next before it, with a
+/// transaction open for that.
+fn what_was_taken_ahead_is_not_started(way: Way) {
+    let night = Night::fall(way, 1, |child| child.halt_at(Point::Committed, 200), |child| drop(child.halted()));
+    let did = night.pass(Child::go);
+    let starts = did.iter().filter(|point| **point != Point::Committed).count();
+    assert_eq!(starts, 0, "{way}: {did:?}");
 }
 
-/// It has committed a message and already taken the next one, for which a transaction is open.
 #[test]
 fn con_08_a_message_taken_ahead_is_not_started_after_waking() {
-    let night = Night::fall(1, |child, world| {
-        child.halt_at(Point::Committed, 40);
-        fill(world);
-        child.halted();
-    });
-    let passed = night.pass(Child::go);
-    assert_eq!(passed, [], "nothing of what it had queued was run or looked at");
+    what_was_taken_ahead_is_not_started(Way::Single);
 }
 
-/// All its workers are in the middle of something.
-#[test]
-fn con_08_at_most_what_ran_is_ended_after_waking() {
-    const WORKERS: usize = 8;
-    let night = Night::fall(WORKERS, |child, world| {
-        let before = world.events.seen().count(child.source, Point::Committed);
-        fill(world);
-        world.events.wait_count(child.source, Point::Committed, before + 100);
-    });
-    let passed = night.pass(|_| {});
-    println!("after waking: {passed:?}");
-    let of = |points: &[Point]| passed.iter().filter(|point| points.contains(point)).count();
-    assert!(of(&[Point::Claimed, Point::Skipped]) <= WORKERS, "{passed:?}");
-}
-
-/// The same keys and messages in shared transactions, of which a worker has more than one before it.
 #[test]
 fn con_08_a_shared_transaction_is_not_begun_after_waking() {
-    let world = World::real(("ordered_shared", 8));
-    let record = |id: i64| Wire {
-        partition: i32::try_from(id % 8).expect("less than the partitions"),
-        key: Some((id % 80).to_string().into_bytes()),
-        payload: Some(serde_json::json!({ "id": id, "seed": 0 }).to_string().into_bytes()),
-        ..Wire::default()
-    };
-    let put = |ids: std::ops::Range<i64>| {
-        world.put(&ids.clone().map(record).collect::<Vec<_>>());
-        world.sent_too(&ids.collect::<Vec<_>>());
-    };
-    let mut sleeper = member(&world, 1, |_| {});
-    put(0..80);
-    world.settled(PATIENCE);
-    sleeper.halt_at(Point::Committed, 40);
-    put(80..2_000);
-    sleeper.halted();
-    sleeper.signal("STOP");
-    let other = member(&world, 10, |_| {});
-    world.settled(PATIENCE * 2);
-    let before = world.events.seen().events.len();
-    let source = sleeper.source;
-    sleeper.go();
-    sleeper.signal("CONT");
-    let deadline = std::time::Instant::now() + PATIENCE;
-    let mut id = 2_000;
-    let new = |seen: &tests::events::Seen| {
-        let mut woken = seen.events[before..].iter().filter(|event| event.source == source);
-        woken.any(|event| event.point == Point::Claimed)
-    };
-    while !world.events.wait_briefly(std::time::Duration::from_millis(100), new) {
-        assert!(std::time::Instant::now() < deadline, "it does not work again");
-        put(id..id + 8);
-        id += 8;
-    }
-    world.settled(PATIENCE);
-    sleeper.stop();
-    other.stop();
-    world.assert_once();
-    let seen = world.events.seen();
-    let skipped =
-        seen.events[before..].iter().filter(|event| event.source == source && event.point == Point::Skipped).count();
-    assert_eq!(skipped, 0, "what the other did was not tried again");
+    what_was_taken_ahead_is_not_started(Way::Shared);
+}
+
+/// All workers are in the middle of something.
+#[test]
+fn con_08_only_what_ran_is_ended_after_waking() {
+    const WORKERS: usize = 8;
+    let ran = |child: &Child| child.heard_of(Point::Committed, 300);
+    let night = Night::fall(Way::Single, WORKERS, |_| {}, ran);
+    let did = night.pass(|_| {});
+    println!("after waking: {did:?}");
+    let starts = did.iter().filter(|point| matches!(point, Point::Claimed | Point::Skipped)).count();
+    assert!(starts <= WORKERS, "those whose claim was on its way, and no other: {did:?}");
 }

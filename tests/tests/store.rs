@@ -164,36 +164,6 @@ async fn an_error_that_ends_the_transaction_fails_the_attempt() {
     bed.clean().await;
 }
 
-/// Of all that a chain sends, what follows COMMIT can fail only so: another process takes the
-/// write lock between the two.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chain_that_commits_and_cannot_begin_has_committed() {
-    let bed = SqliteBed::new().await;
-    let store = bed.open(1).await;
-    let mut other =
-        bed.url.parse::<SqliteConnectOptions>().unwrap().busy_timeout(Duration::ZERO).connect().await.unwrap();
-    let mut tx = store.begin(TERMS).await.unwrap();
-    let thief = tokio::spawn(async move {
-        while other.execute("BEGIN IMMEDIATE").await.is_err() {}
-        other
-    });
-    let mut done = 0;
-    let committed = loop {
-        done += 1;
-        let message = message(&format!("[{done}]"), done);
-        assert_eq!(store.claim(&mut tx, message.claim()).await.unwrap(), Claimed::Fresh);
-        effect::<SqliteBed>(&mut tx, done).await;
-        match store.commit_and_begin(tx, Duration::ZERO, TERMS).await.unwrap() {
-            Some(next) => tx = next,
-            None => break done,
-        }
-    };
-    drop(thief.await.unwrap());
-    assert_stored(&bed, committed, committed).await;
-    assert_eq!(found::<SqliteBed>(&store, &message("[0]", 0)).await, Claimed::Fresh);
-    bed.clean().await;
-}
-
 #[tokio::test]
 async fn durability_is_full_whatever_the_file_says() {
     let bed = SqliteBed::new().await;

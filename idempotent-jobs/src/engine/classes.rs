@@ -12,8 +12,6 @@ use crate::message::{EVENT_HEADER, Message};
 pub(super) struct Class {
     /// Their places in the engine's list, in its order. None takes an unknown event.
     pub jobs: Vec<usize>,
-    /// The most messages that may be taken together.
-    pub limit: usize,
 }
 
 /// The classes of all topics.
@@ -51,8 +49,7 @@ impl Classes {
         let mut class = |event: Option<&str>| {
             let takes = |spec: &Spec| spec.event.is_none() || spec.event == event;
             let jobs: Vec<usize> = jobs().filter(|(_, spec)| takes(spec)).map(|(index, _)| index).collect();
-            let limit = jobs.iter().map(|index| specs[*index].grouping.limit()).max().unwrap_or(1);
-            self.all.push(Class { jobs, limit });
+            self.all.push(Class { jobs });
             self.all.len() - 1
         };
         let mut events: Vec<&'static str> = jobs().filter_map(|(_, spec)| spec.event).collect();
@@ -63,11 +60,6 @@ impl Classes {
             events: events.into_iter().map(|event| (event, class(Some(event)))).collect(),
             ordering: jobs().map(|(_, spec)| spec.ordering).max().unwrap_or_default(),
         }
-    }
-
-    /// The most messages of each class that may be taken together.
-    pub fn limits(&self) -> Vec<usize> {
-        self.all.iter().map(|class| class.limit).collect()
     }
 
     pub fn class(&self, class: usize) -> &Class {

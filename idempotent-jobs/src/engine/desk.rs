@@ -62,9 +62,19 @@ impl<S: Store> Desk<S> {
             self.next.as_ref().and_then(|group| engine.terms_of(group))
         });
         let Some(terms) = next else { return engine.store.commit(tx, budget).await };
-        let opened = engine.store.commit_and_begin(tx, budget, terms).await?;
-        self.open = opened.map(|tx| (tx, terms));
-        Ok(())
+        match engine.store.commit_and_begin(tx, budget, terms).await {
+            Ok(opened) => {
+                self.open = opened.map(|tx| (tx, terms));
+                Ok(())
+            }
+            Err(error) => {
+                // Others can have it sooner than whoever has to make this good.
+                if let Some(group) = self.next.take() {
+                    engine.conclude(group.tasks, false);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Ends a transaction that nothing came for.

@@ -1,6 +1,6 @@
 //! What the consumer's thread feeds and asks.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::Engine;
 use super::probe::Point;
@@ -9,6 +9,9 @@ use crate::kafka::{Intake, Partition, Position, Room};
 use crate::message::{Coordinates, Message};
 use crate::store::Store;
 use crate::telemetry;
+
+/// How often the consumer's thread shows that it lives while it waits for running jobs.
+const BEAT: Duration = Duration::from_secs(1);
 
 impl<S: Store> Intake for Engine<S> {
     fn assigned(&self, partitions: &[Partition]) {
@@ -34,7 +37,9 @@ impl<S: Store> Intake for Engine<S> {
                 );
                 break;
             }
-            lanes = self.rest.wait_timeout(lanes, left).expect("lanes do not panic").0;
+            lanes = self.rest.wait_timeout(lanes, left.min(BEAT)).expect("lanes do not panic").0;
+            // This is the consumer's thread, which sleeps here and is not asleep.
+            self.polled();
         }
         let positions = lanes.to_commit(partitions);
         for partition in partitions {
@@ -64,7 +69,7 @@ impl<S: Store> Intake for Engine<S> {
         if let Some(asleep) = self.pulse.beat(Instant::now(), SystemTime::now()) {
             tracing::warn!(
                 ?asleep,
-                "this process did not poll for longer than its session lasts: nothing is started before its group is heard of"
+                "this process did not poll for so long that its partitions may be another's: nothing is started before its group is heard of"
             );
         }
     }

@@ -20,11 +20,11 @@ impl<S: Store> Engine<S> {
         let mut tasks = group.tasks;
         let jobs = &self.classes.class(group.class).jobs;
         tasks.iter_mut().for_each(|task| task.progress.open(jobs));
-        let mut found = 0;
+        let mut found = Some(0);
         for job in jobs {
-            found += self.look_for(*job, &mut tasks).await;
+            found = found.and(self.look_for(*job, &mut tasks).await.map(|more| found.unwrap_or(0) + more));
         }
-        if found == 0
+        if found == Some(0)
             && let Some(task) = tasks.first()
         {
             self.lanes().trust(task);
@@ -32,8 +32,8 @@ impl<S: Store> Engine<S> {
         self.conclude(tasks, true);
     }
 
-    /// How many messages the job had seen.
-    async fn look_for(&self, job: usize, tasks: &mut [Task<Progress>]) -> usize {
+    /// How many messages the job had seen; `None`: nobody knows.
+    async fn look_for(&self, job: usize, tasks: &mut [Task<Progress>]) -> Option<usize> {
         let began = Instant::now();
         let routed = &self.jobs[job];
         let read: Vec<(usize, Prepared)> = tasks
@@ -49,7 +49,7 @@ impl<S: Store> Engine<S> {
             Ok(seen) => seen,
             Err(error) => {
                 tracing::debug!(%error, "which messages were seen before is not known; each is claimed");
-                return 0;
+                return None;
             }
         };
         let mut found = 0;
@@ -62,6 +62,6 @@ impl<S: Store> Engine<S> {
                 found += 1;
             }
         }
-        found
+        Some(found)
     }
 }

@@ -59,7 +59,9 @@ pub(crate) struct Parts<S: Store> {
     /// Bytes of messages that may wait here.
     pub memory: usize,
     /// After so long without a poll another process may own the partitions.
-    pub session_timeout: Duration,
+    pub silence: Duration,
+    /// After so long the group has noticed.
+    pub session: Duration,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -88,9 +90,9 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, session_timeout } = parts;
+        let Parts { store, group, jobs, states, probe, memory, silence, session } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
-        let lanes = Lanes::new(Bounds { memory, span: SPAN }, classes.limits());
+        let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
             store,
             group,
@@ -100,7 +102,7 @@ impl<S: Store> Engine<S> {
             states,
             probe,
             lanes: Mutex::new(lanes),
-            pulse: Pulse::new(session_timeout, Instant::now()),
+            pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             work: Notify::new(),
             rest: Condvar::new(),

@@ -5,15 +5,15 @@
 
 use std::time::Instant;
 
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::desk::Desk;
 use super::execute::attempt;
-use super::lanes::{End, Group, Task};
-use super::outcome::{Failure, Outcome};
-use super::together::{Undone, together};
+use super::lanes::{Back, End, Group, Task};
+use super::outcome::Outcome;
+use super::together::{Member, Undone, together};
 use super::{Engine, Progress, report, terms};
-use crate::store::{Fault, Store};
+use crate::store::Store;
 
 impl<S: Store> Engine<S> {
     /// Gives the messages of a group to every job that has not settled them yet.
@@ -41,12 +41,16 @@ impl<S: Store> Engine<S> {
                 (task, end)
             })
             .collect();
-        let back = ends.iter().any(|(_, end)| matches!(end, End::Back(_)));
-        self.lanes().conclude(ends);
+        let rests = ends.iter().any(|(_, end)| matches!(end, End::Back(Back { due: Some(_), .. })));
+        let ready = {
+            let mut lanes = self.lanes();
+            lanes.conclude(ends);
+            lanes.has_ready()
+        };
         for (message, (job, rejection)) in given_up {
             self.give_up(&message, Some(&self.jobs[job]), rejection);
         }
-        if back {
+        if ready || rests {
             self.work.notify_one();
         }
         self.rest.notify_all();
@@ -69,41 +73,32 @@ impl<S: Store> Engine<S> {
                 self.run_one(job, &mut tasks[chunk[0]], desk).await;
             } else if let Err(undone) = self.run_together(job, &chunk, tasks, desk).await {
                 self.paces[job].undone(spec, chunk.len(), &undone);
-                self.run_each(job, &chunk, tasks, desk).await;
+                // By whoever is free: this worker alone would keep their lanes for long.
+                chunk.iter().for_each(|at| tasks[*at].progress.alone = true);
             }
         }
     }
 
     /// The next messages that the job may run now, in order; `from` moves behind the last of them.
+    /// None once a message of the group was given up: everything stops there.
     fn chunk(&self, job: usize, limit: usize, tasks: &[Task<Progress>], from: &mut usize) -> Vec<usize> {
-        let mut chunk = Vec::new();
-        if *self.stopping.borrow() {
-            return chunk;
+        let given_up = tasks.iter().any(|task| task.progress.given_up.is_some());
+        if given_up || *self.stopping.borrow() || self.is_asleep() {
+            return Vec::new();
         }
         let now = Instant::now();
         let lanes = self.lanes();
-        while *from < tasks.len() && chunk.len() < limit {
-            let (at, task) = (*from, &tasks[*from]);
-            let waits_for = |before: &Task<Progress>| before.is_beside(task) && before.progress.is_open(job);
-            let waits = at > 0 && waits_for(&tasks[at - 1]) && chunk.last() != Some(&(at - 1));
-            if !waits && task.progress.is_due(job, now) && lanes.may_start(task) {
-                chunk.push(at);
-            }
-            *from += 1;
-        }
-        chunk
+        choose(job, limit, tasks, from, |task| task.progress.is_due(job, now) && lanes.may_start(task))
     }
 
     /// One attempt in a transaction of its own.
-    async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
+    async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) {
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
         let outcome = attempt(self, desk, routed, &task.message, standing.failures + 1).instrument(span.clone()).await;
         self.paces[job].ran(began.elapsed(), 1);
-        let fault = outcome.fault();
         span.in_scope(|| self.enter(job, task, outcome, began));
-        fault
     }
 
     /// One transaction for all of them. An error: nothing of it is stored.
@@ -115,33 +110,21 @@ impl<S: Store> Engine<S> {
         desk: &mut Desk<S>,
     ) -> Result<(), Undone> {
         let began = Instant::now();
-        let members: Vec<&Task<Progress>> = chunk.iter().map(|at| &tasks[*at]).collect();
+        let spec = self.jobs[job].spec();
+        let member = |at: &usize| {
+            let task = &tasks[*at];
+            Member { task, span: report::span(spec, &task.message, task.progress.standing(job)) }
+        };
+        let members: Vec<Member<'_>> = chunk.iter().map(member).collect();
         let outcomes = together(self, desk, &self.jobs[job], &members).await?;
+        let spans: Vec<Span> = members.into_iter().map(|member| member.span).collect();
         self.paces[job].ran(began.elapsed(), chunk.len());
-        for (at, outcome) in chunk.iter().zip(outcomes) {
+        for ((at, span), outcome) in chunk.iter().zip(spans).zip(outcomes) {
             if let Some(outcome) = outcome {
-                let task = &mut tasks[*at];
-                let span = report::span(self.jobs[job].spec(), &task.message, task.progress.standing(job));
-                span.in_scope(|| self.enter(job, task, outcome, began));
+                span.in_scope(|| self.enter(job, &mut tasks[*at], outcome, began));
             }
         }
         Ok(())
-    }
-
-    /// What could not be done together is done one by one, in order. Trouble of the database
-    /// ends it: it would meet each of them.
-    async fn run_each(&self, job: usize, chunk: &[usize], tasks: &mut [Task<Progress>], desk: &mut Desk<S>) {
-        for at in chunk.iter().copied() {
-            let mut one = at;
-            // Again in the way of a chunk: the one before it in its lane may have failed now.
-            if self.chunk(job, 1, &tasks[..=at], &mut one).is_empty() {
-                continue;
-            }
-            desk.then = Some(terms(self.jobs[job].spec()));
-            if self.run_one(job, &mut tasks[at], desk).await == Fault::Transient {
-                return;
-            }
-        }
     }
 
     /// Enters what became of a message.
@@ -157,11 +140,35 @@ impl<S: Store> Engine<S> {
     }
 }
 
-impl Outcome {
-    fn fault(&self) -> Fault {
-        match self {
-            Self::Failed(Failure { fault, .. }) => *fault,
-            _ => Fault::Lasting,
+/// Chooses from the messages that `may` run those that need not wait for an earlier one of their lane.
+fn choose(
+    job: usize,
+    limit: usize,
+    tasks: &[Task<Progress>],
+    from: &mut usize,
+    may: impl Fn(&Task<Progress>) -> bool,
+) -> Vec<usize> {
+    let mut chunk = Vec::new();
+    let mut held = is_held(job, tasks, *from);
+    while *from < tasks.len() && chunk.len() < limit {
+        let (at, task) = (*from, &tasks[*from]);
+        let run = !held && may(task);
+        if run {
+            chunk.push(at);
         }
+        *from += 1;
+        let beside = tasks.get(*from).is_some_and(|next| next.is_beside(task));
+        held = beside && (held || !run && task.progress.is_open(job));
     }
+    chunk
 }
+
+/// Whether the job has yet to settle a message that lies before `at` in its lane.
+fn is_held(job: usize, tasks: &[Task<Progress>], at: usize) -> bool {
+    let Some(task) = tasks.get(at) else { return false };
+    let before = tasks[..at].iter().rev().take_while(|before| before.is_beside(task));
+    before.into_iter().any(|before| before.progress.is_open(job))
+}
+
+#[cfg(test)]
+mod tests;

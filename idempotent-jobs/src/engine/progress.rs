@@ -13,6 +13,8 @@ pub(super) struct Progress {
     open: Option<Vec<Open>>,
     /// The job that gave it up.
     pub given_up: Option<(usize, Rejection)>,
+    /// What it was part of was undone: it is run by itself.
+    pub alone: bool,
 }
 
 /// One job that has not settled the message.
@@ -80,6 +82,6 @@ impl Progress {
         let fell = |open: &Open| open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER;
         let at_once = open.iter().any(|open| open.due.is_none());
         let due = if at_once { None } else { open.iter().filter_map(|open| open.due).min() };
-        End::Back(Back { due, alone: open.iter().any(fell), looked })
+        End::Back(Back { due, alone: self.alone || open.iter().any(fell), looked })
     }
 }

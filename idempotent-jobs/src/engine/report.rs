@@ -32,6 +32,11 @@ pub(super) fn span(spec: &Spec, message: &Message, standing: Standing) -> Span {
     )
 }
 
+/// The span of a batch job's handler, which has many messages.
+pub(super) fn batch_span(spec: &Spec, messages: usize) -> Span {
+    tracing::info_span!("batch", job = spec.name, topic = spec.topic, messages)
+}
+
 impl<S: Store> Engine<S> {
     /// Judges an outcome and tells of it, within the span of its attempt.
     pub(super) fn tell(

@@ -10,7 +10,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::desk::Desk;
 use super::execute::prepare;
@@ -43,51 +43,36 @@ enum Part {
     Waits,
 }
 
-/// Runs messages of one job in one transaction; what became of each that was run.
+/// A message of the transaction, and the span of its attempt.
+pub(super) struct Member<'a> {
+    pub task: &'a Task<Progress>,
+    pub span: Span,
+}
+
+/// What became of each message that was run.
+type Outcomes = Vec<Option<Outcome>>;
+
+/// Runs messages of one job in one transaction.
 pub(super) async fn together<S: Store>(
     engine: &Engine<S>,
     desk: &mut Desk<S>,
     job: &Routed<S>,
-    members: &[&Task<Progress>],
-) -> Result<Vec<Option<Outcome>>, Undone> {
+    members: &[Member<'_>],
+) -> Result<Outcomes, Undone> {
     let spec = job.spec();
-    let mut parts = sort::<S>(job, members);
     let ends = Instant::now() + spec.timeout;
-    let mut tx = match desk.begin(engine, terms(spec)).await {
-        Ok(tx) => tx,
-        Err(error) => return Ok(all_failed(&parts, &error.to_string())),
+    let mut parts = sort::<S>(job, members);
+    let (mut tx, claimed) = match claim(engine, desk, job, members, &mut parts, ends).await {
+        Ok(claimed) => claimed,
+        Err(early) => return early,
     };
-
-    let claims: Vec<Claim<'_>> = parts
-        .iter()
-        .zip(members)
-        .filter_map(|(part, member)| match part {
-            Part::Runs(prepared) => Some(engine.claim(spec, prepared, &member.message)),
-            _ => None,
-        })
-        .collect();
-    let claimed = match timeout_at(ends, engine.store.claim_all(&mut tx, &claims)).await {
-        Ok(Ok(claimed)) => claimed,
-        Ok(Err(error)) => {
-            engine.store.rollback(tx).await;
-            return match error.fault {
-                Fault::Transient => Ok(all_failed(&parts, &error.to_string())),
-                Fault::Lasting => Err(Undone::Failed(error.to_string())),
-            };
-        }
-        Err(_) => return Ok(all_failed(&parts, "the claims had no answer in time; their connection is closed")),
-    };
-    if claimed.iter().any(|claimed| matches!(claimed, Claimed::Conflict { .. })) {
-        engine.store.rollback(tx).await;
-        return Err(Undone::Failed("one of its keys was used with other content".to_owned()));
-    }
     let (mut outcomes, fresh) = take_fresh(&mut parts, claimed);
     if fresh.is_empty() {
         desk.keep(engine, tx, terms(spec)).await;
         return Ok(finish(&parts, outcomes));
     }
     for (index, _) in &fresh {
-        engine.probe.reached(Point::Claimed, &members[*index].message.coordinates);
+        engine.probe.reached(Point::Claimed, &members[*index].task.message.coordinates);
         outcomes[*index] = Some(Outcome::Done);
     }
 
@@ -111,19 +96,63 @@ pub(super) async fn together<S: Store>(
     }
 }
 
+/// Begins, and claims what is to run. An error is all there is to say of the transaction.
+async fn claim<S: Store>(
+    engine: &Engine<S>,
+    desk: &mut Desk<S>,
+    job: &Routed<S>,
+    members: &[Member<'_>],
+    parts: &mut [Part],
+    ends: Instant,
+) -> Result<(S::Tx, Vec<Claimed>), Result<Outcomes, Undone>> {
+    let spec = job.spec();
+    let claims: Vec<Claim<'_>> = parts
+        .iter()
+        .zip(members)
+        .filter_map(|(part, member)| match part {
+            Part::Runs(prepared) => Some(engine.claim(spec, prepared, &member.task.message)),
+            _ => None,
+        })
+        .collect();
+    let begun = desk.begin(engine, terms(spec)).await;
+    let mut tx = begun.map_err(|error| Ok(all_failed(parts, &error.to_string())))?;
+    let claimed = match timeout_at(ends, engine.store.claim_all(&mut tx, &claims)).await {
+        Ok(Ok(claimed)) => claimed,
+        Ok(Err(error)) => {
+            engine.store.rollback(tx).await;
+            return Err(match error.fault {
+                Fault::Transient => Ok(all_failed(parts, &error.to_string())),
+                Fault::Lasting => Err(Undone::Failed(error.to_string())),
+            });
+        }
+        Err(_) => return Err(Ok(all_failed(parts, "the claims had no answer in time; their connection is closed"))),
+    };
+    if claimed.iter().any(|claimed| matches!(claimed, Claimed::Conflict { .. })) {
+        engine.store.rollback(tx).await;
+        return Err(Err(Undone::Failed("one of its keys was used with other content".to_owned())));
+    }
+    Ok((tx, claimed))
+}
+
 /// Reads all messages, and finds out which can be in one transaction.
-fn sort<S: Store>(job: &Routed<S>, members: &[&Task<Progress>]) -> Vec<Part> {
+fn sort<S: Store>(job: &Routed<S>, members: &[Member<'_>]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(members.len());
     let mut first: HashMap<String, usize> = HashMap::with_capacity(members.len());
     for (index, member) in members.iter().enumerate() {
         let held = index > 0
-            && members[index - 1].is_beside(member)
+            && members[index - 1].task.is_beside(member.task)
             && matches!(parts[index - 1], Part::Refused(_) | Part::Waits);
         if held {
             parts.push(Part::Waits);
             continue;
         }
-        parts.push(match prepare(job, &member.message) {
+        let prepared = prepare(job, &member.task.message);
+        if let Ok(prepared) = &prepared
+            && !member.span.is_disabled()
+        {
+            member.span.record("key_hash", prepared.key.hash());
+        }
+        parts.push(match prepared {
             Err(rejection) => Part::Refused(rejection),
             Ok(prepared) => match first.get(prepared.key.as_str()) {
                 None => {
@@ -141,7 +170,7 @@ fn sort<S: Store>(job: &Routed<S>, members: &[&Task<Progress>]) -> Vec<Part> {
 }
 
 /// Parts the claims by what they found: what is known already, and whose keys were free.
-fn take_fresh(parts: &mut [Part], claimed: Vec<Claimed>) -> (Vec<Option<Outcome>>, Vec<(usize, Prepared)>) {
+fn take_fresh(parts: &mut [Part], claimed: Vec<Claimed>) -> (Outcomes, Vec<(usize, Prepared)>) {
     let mut claimed = claimed.into_iter();
     let mut outcomes = Vec::with_capacity(parts.len());
     let mut fresh = Vec::with_capacity(parts.len());
@@ -169,7 +198,7 @@ async fn enter<S: Store>(
     engine: &Engine<S>,
     job: &Routed<S>,
     tx: &mut S::Tx,
-    members: &[&Task<Progress>],
+    members: &[Member<'_>],
     fresh: Vec<(usize, Prepared)>,
 ) -> Result<(), Undone> {
     // One that failed before runs alone: for all of these it is the first attempt.
@@ -180,23 +209,21 @@ async fn enter<S: Store>(
         let (payloads, contexts) = fresh
             .into_iter()
             .map(|(index, Prepared { key, payload, .. })| {
-                (payload, engine.context(&members[index].message, key, ATTEMPT))
+                (payload, engine.context(&members[index].task.message, key, ATTEMPT))
             })
             .unzip();
-        job.run_batch(tx, payloads, contexts).await.map_err(failed)?;
+        let span = report::batch_span(job.spec(), at.len());
+        job.run_batch(tx, payloads, contexts).instrument(span).await.map_err(failed)?;
         for index in at {
-            engine.probe.reached(Point::Handled, &members[index].message.coordinates);
+            engine.probe.reached(Point::Handled, &members[index].task.message.coordinates);
         }
         return Ok(());
     }
     for (index, Prepared { key, payload, .. }) in fresh {
-        let message = &members[index].message;
-        let span = report::span(job.spec(), message, Default::default());
-        if !span.is_disabled() {
-            span.record("key_hash", key.hash());
-        }
+        let Member { task, span } = &members[index];
+        let message = &task.message;
         let context = engine.context(message, key, ATTEMPT);
-        job.run(tx, payload, &context).instrument(span).await.map_err(failed)?;
+        job.run(tx, payload, &context).instrument(span.clone()).await.map_err(failed)?;
         engine.probe.reached(Point::Handled, &message.coordinates);
         if let Some(why) = S::disturbed(tx) {
             return Err(Undone::Disturbed(why));
@@ -206,7 +233,7 @@ async fn enter<S: Store>(
 }
 
 /// The outcomes with those of the twins, and of what cannot be read.
-fn finish(parts: &[Part], mut outcomes: Vec<Option<Outcome>>) -> Vec<Option<Outcome>> {
+fn finish(parts: &[Part], mut outcomes: Outcomes) -> Outcomes {
     for (index, part) in parts.iter().enumerate() {
         match part {
             Part::TwinOf(of) => {
@@ -223,7 +250,7 @@ fn finish(parts: &[Part], mut outcomes: Vec<Option<Outcome>>) -> Vec<Option<Outc
 }
 
 /// Trouble of the database before any handler ran: no message is to blame.
-fn all_failed(parts: &[Part], error: &str) -> Vec<Option<Outcome>> {
+fn all_failed(parts: &[Part], error: &str) -> Outcomes {
     let failed = |part: &Part| match part {
         Part::Runs(_) => Some(Outcome::from(Failure::transient(error))),
         Part::Refused(rejection) => Some(Outcome::Dead(rejection.clone())),

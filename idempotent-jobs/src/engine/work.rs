@@ -32,7 +32,10 @@ impl<S: Store> Engine<S> {
     /// The next messages to run; `None` once the engine stops.
     async fn next(&self, desk: &mut Desk<S>) -> Option<Group<Progress>> {
         if let Some(group) = desk.next.take() {
-            return Some(group);
+            if !self.is_asleep() {
+                return Some(group);
+            }
+            self.conclude(group.tasks, false);
         }
         loop {
             let woken = self.work.notified();
@@ -42,11 +45,12 @@ impl<S: Store> Engine<S> {
                 desk.clear(self).await;
                 return None;
             }
+            // Before looking: whoever makes a lane ready behind this look is to see that it is idle.
+            let idle = Idle::of(self);
             let (next, more) = self.take();
             if !matches!(next, Next::Group(_)) {
                 desk.clear(self).await;
             }
-            let idle = Idle::of(self);
             match next {
                 Next::Group(group) => {
                     drop(idle);
@@ -72,8 +76,19 @@ impl<S: Store> Engine<S> {
             return (Next::Until(now + ASLEEP), false);
         }
         let mut lanes = self.lanes();
-        let next = lanes.take(now, self.width());
+        let next = lanes.take(now, self.width(), |class| self.limit(class));
         (next, lanes.has_more())
+    }
+
+    /// The most messages of a class to be taken together.
+    fn limit(&self, class: usize) -> usize {
+        let jobs = &self.classes.class(class).jobs;
+        jobs.iter().map(|job| self.paces[*job].fit(self.jobs[*job].spec().grouping)).max().unwrap_or(1)
+    }
+
+    /// Whether this process slept, or may have, and has not heard of its group since.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.pulse.is_stopped(Instant::now())
     }
 
     /// Messages to be run next by a worker that is about to commit, unless another has nothing

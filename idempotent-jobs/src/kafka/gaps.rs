@@ -42,13 +42,15 @@ impl fmt::Display for Gap {
 pub(super) type Found = KafkaResult<Option<Gap>>;
 
 /// Looks for gaps in partitions, each with its next offset if it is known; else the group's
-/// committed one counts. One question to each broker is for all of its partitions, since each
-/// waits behind a fetch; where that fails they are asked for one by one. No look is begun after
+/// committed one counts. One question to each broker is for all of its partitions that are asked
+/// for the `first` time, since each waits behind a fetch; where that fails they are asked for one
+/// by one. No look is begun after
 /// half of `budget`, and none takes longer than that: partitions for which there is no time are
 /// left out, but never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: Vec<(Partition, Option<i64>)>,
+    first: impl Fn(&Partition) -> bool,
     budget: Duration,
 ) -> Vec<(Partition, Found)> {
     let (began, budget) = (Instant::now(), budget / 2);
@@ -63,7 +65,9 @@ pub(super) fn find<C: ConsumerContext>(
         (partition, next)
     };
     let partitions: Vec<(Partition, KafkaResult<Option<i64>>)> = partitions.into_iter().map(&mut known).collect();
-    let wanted = partitions.iter().filter(|(_, next)| matches!(next, Ok(Some(_)))).map(|(partition, _)| partition);
+    // One that could not be looked at would cost the answer for all.
+    let wanted = partitions.iter().filter(|(partition, next)| matches!(next, Ok(Some(_))) && first(partition));
+    let wanted = wanted.map(|(partition, _)| partition);
     let starts = starts(consumer, wanted, budget);
     let mut found = Vec::new();
     let mut looked = false;

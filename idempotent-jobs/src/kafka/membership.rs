@@ -173,9 +173,7 @@ impl Membership {
         info!(partitions = %Listed(partitions), "partitions revoked");
         commit_and_wait(consumer, positions);
     }
-}
 
-impl Membership {
     /// Nothing is delivered by this: during a rebalance librdkafka pauses everything itself.
     fn forget_pauses(&self, consumer: &BaseConsumer<Self>, paused: &[Partition]) {
         if !paused.is_empty()

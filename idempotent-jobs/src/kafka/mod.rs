@@ -81,12 +81,13 @@ pub trait Intake: Send + Sync + 'static {
     fn settled(&self) -> Vec<Position>;
     /// These positions were committed.
     fn committed(&self, positions: &[Position]);
-    /// The client was polled just now: it is alive, and takes part in its group.
+    /// The consumer's thread lives, and polls.
     ///
-    /// Called on the consumer's thread after each turn of polling, from the start until the stop:
-    /// every 50 ms when nothing comes, and after 256 messages when many do. Later than that only
-    /// while another call of this trait has not returned, while a rebalance waits (`revoked`, and
-    /// the commit behind it), and for up to 3 s while a broker is asked that does not answer.
+    /// Called on that thread after each turn of polling, from the start until the stop: every 50 ms
+    /// when nothing comes, and after 256 messages when many do. Later than that only while another
+    /// call of this trait has not returned, while a rebalance waits (`revoked`, and the commit
+    /// behind it), and while a broker is asked that does not answer: for up to 3 s, or more where
+    /// `fetch.wait.max.ms` is raised, since a question waits behind a fetch.
     /// Whoever slept finds the last call as old as the sleep until the thread polls again.
     fn polled(&self) {}
     /// The client cannot go on; no further message will be accepted.

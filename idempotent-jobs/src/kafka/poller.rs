@@ -89,7 +89,9 @@ impl Poller {
             self.receive();
             self.membership().intake.polled();
             self.look_for_gaps();
+            self.membership().intake.polled();
             self.look_for_missing();
+            self.membership().intake.polled();
             self.relieve();
             self.resume_again();
             self.commit_settled();
@@ -208,7 +210,7 @@ impl Poller {
         }
         due.sort_by_key(|(partition, _)| self.later.times(partition));
         let (mut checked, mut lost) = (Vec::new(), Vec::new());
-        for (partition, found) in gaps::find(&self.consumer, due, self.look) {
+        for (partition, found) in gaps::find(&self.consumer, due, |at| self.later.times(at) == 0, self.look) {
             match found {
                 Ok(gap) => {
                     lost.extend(gap);

@@ -67,6 +67,7 @@ const CONSUMER: &[(&str, &str)] =
     &[("auto.offset.reset", "earliest"), ("isolation.level", "read_committed"), ("fetch.queue.backoff.ms", "20")];
 /// Of classic members; also what is assumed where the brokers decide.
 const SESSION: Duration = Duration::from_secs(6);
+const HEARTBEAT: Duration = Duration::from_secs(2);
 const CLASSIC: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "range,roundrobin"),
     ("session.timeout.ms", "6000"),
@@ -217,6 +218,15 @@ impl Properties {
         self.millis_of("session.timeout.ms").unwrap_or(SESSION)
     }
 
+    /// After so long without a sign of life the partitions may be another member's: a session,
+    /// less the time that the last heartbeat may have been ago.
+    pub fn silence(&self) -> Duration {
+        let session = self.session_timeout();
+        let heartbeat = self.millis_of("heartbeat.interval.ms").unwrap_or(HEARTBEAT);
+        // A heartbeat as long as the session, which no group lives with, must not stop everything.
+        session.saturating_sub(heartbeat).max(session / 2)
+    }
+
     /// How long brokers may keep a fetch while there is nothing to send.
     pub(super) fn fetch_wait(&self) -> Duration {
         self.millis_of("fetch.wait.max.ms").unwrap_or(Duration::from_millis(500))
@@ -364,6 +374,20 @@ mod tests {
         assert_eq!(sane.session_timeout(), SESSION);
         assert_eq!(sane.clone().set("session.timeout.ms", "9000").session_timeout(), Duration::from_secs(9));
         assert_eq!(sane.set("group.protocol", "consumer").session_timeout(), SESSION);
+    }
+
+    #[test]
+    fn con_08_a_member_is_silent_for_less_than_its_session() {
+        let silence = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .fold(Properties::new("a:1"), |properties, (name, value)| properties.set(*name, *value))
+                .silence()
+        };
+        assert_eq!(silence(&[]), Duration::from_secs(4));
+        assert_eq!(silence(&[("group.protocol", "consumer")]), Duration::from_secs(4));
+        assert_eq!(silence(&[("session.timeout.ms", "45000")]), Duration::from_secs(43));
+        assert_eq!(silence(&[("session.timeout.ms", "2000")]), Duration::from_secs(1));
     }
 
     #[test]

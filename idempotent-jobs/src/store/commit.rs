@@ -6,7 +6,7 @@ use sqlx::Error;
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::dialect::{Broken, Dialect};
+use super::dialect::{Broken, Chain, Dialect};
 use super::handle::{CUT, Notes, Tx, depth};
 use super::slots::Lease;
 use super::transaction::{LEAST, ROLLBACK, undo};
@@ -61,18 +61,23 @@ pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<
     Ok((!notes.tainted).then_some(lease))
 }
 
-/// Whether the transaction can be closed in one trip with the opening of another.
+/// What closes the transaction in one trip with the opening of another, if it can be.
 ///
 /// The driver's depth is read before that trip, so nothing that changes it may be on its way:
 /// the rollback of a dropped savepoint. Nor may a statement, whose late error would be taken
 /// for the guard's. COMMIT AND CHAIN takes isolation and READ ONLY over, so what the handler
 /// set for the transaction rules it out as well.
-pub(super) fn chains<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> bool {
-    let Tx { lease, terms, notes } = tx;
-    terms.isolation == next.isolation
+pub(super) fn chain_of<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> Option<Chain> {
+    let Tx { lease: Lease { session, .. }, terms, notes } = tx;
+    let chains = terms.isolation == next.isolation
         && notes.disturbed().is_none()
         && !notes.parted
-        && depth::<DB>(&lease.session.conn) == 1
+        && depth::<DB>(&session.conn) == 1;
+    match session.settled {
+        _ if !chains => None,
+        Some(timeout) if timeout == next.timeout => session.chain.clone(),
+        _ => DB::chain(&session.guard, &session.mark, Some(next.timeout)),
+    }
 }
 
 /// Commits and begins in one trip. Whatever fails closes the connection: the driver still
@@ -80,16 +85,13 @@ pub(super) fn chains<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> bool {
 /// by itself, without its effects. Which statement failed says what that means.
 pub(super) async fn chain<DB: Dialect>(
     tx: Tx<DB>,
+    chain: Chain,
     budget: Duration,
     next: Terms,
 ) -> Result<Option<Tx<DB>>, CommitError> {
     let budget = budget.max(LEAST);
     let Tx { mut lease, notes, .. } = tx;
     let session = &mut lease.session;
-    let chain = match session.settled {
-        Some(timeout) if timeout == next.timeout => session.chain.clone(),
-        _ => DB::chain(&session.guard, &session.mark, Some(next.timeout)),
-    };
     let mut done = 0;
     DB::permit(&session.guard, true);
     let answer = timeout(budget, DB::count(&mut session.conn, chain.sql, &mut done)).await;

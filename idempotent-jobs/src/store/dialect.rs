@@ -58,8 +58,8 @@ pub trait Dialect: Database + fmt::Debug {
     /// committed, the session has the limits of `settle`.
     fn closing(guard: &Self::Guard, mark: &str, sealed: bool, settle: Option<Duration>) -> String;
     /// `closing` of a transaction that is not sealed, COMMIT, and the opening of the next one
-    /// with the same isolation and the session's limits.
-    fn chain(guard: &Self::Guard, mark: &str, settle: Option<Duration>) -> Chain;
+    /// with the same isolation and the session's limits. `None` where the next may not begin so.
+    fn chain(guard: &Self::Guard, mark: &str, settle: Option<Duration>) -> Option<Chain>;
     /// Our own COMMIT begins (`true`) or is over.
     fn permit(guard: &Self::Guard, commit: bool);
     /// What a failure of `closing` says.

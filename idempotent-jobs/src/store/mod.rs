@@ -217,8 +217,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn commit(&self, tx: Self::Tx, budget: Duration) -> impl Future<Output = Result<(), CommitError>> + Send;
     /// [`commit`](Self::commit), and the next transaction in the same trip. `None`: committed, but
     /// none was opened behind it, since isolation differs, or the handler left something that
-    /// would show in it, or it failed to open. One that turns out not to be needed is rolled back
-    /// at once, never left idle: it holds the write lock of SQLite.
+    /// would show in it, or it failed to open, or the database [does not chain](Self::CHAINS). One
+    /// that turns out not to be needed is rolled back at once, never left idle.
     fn commit_and_begin(
         &self,
         tx: Self::Tx,

@@ -38,7 +38,7 @@ pub(super) struct Session<DB: Dialect> {
     /// transaction alone, at a price for each.
     pub(super) settled: Option<Duration>,
     /// What closes a transaction and opens one of the settled terms.
-    pub(super) chain: Chain,
+    pub(super) chain: Option<Chain>,
 }
 
 /// A session and the slot it takes up, which is free once the connection is closed or back.

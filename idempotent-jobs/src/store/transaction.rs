@@ -83,10 +83,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
-        if commit::chains(&tx, &next) {
-            return commit::chain(tx, budget, next).await;
+        match commit::chain_of(&tx, &next) {
+            Some(chain) => commit::chain(tx, chain, budget, next).await,
+            None => self.commit(tx, budget).await.map(|()| None),
         }
-        self.commit(tx, budget).await.map(|()| None)
     }
 
     async fn claim_all(&self, tx: &mut Tx<DB>, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::context::Context;
 use crate::context::Handle;
-use crate::job::{Declaration, Grouping, Running};
+use crate::job::{Declaration, Running};
 use crate::message::{Coordinates, Headers};
 
 struct NoTx;
@@ -73,16 +73,12 @@ fn a_message_is_for_the_jobs_of_its_event_and_for_those_that_take_all() {
 }
 
 #[test]
-fn jobs_of_one_topic_share_the_strictest_order_and_the_largest_group() {
+fn jobs_of_one_topic_share_the_strictest_order() {
     let specs = [
         spec("a", "orders", |spec| spec.ordering = Ordering::None),
-        spec("b", "orders", |spec| {
-            spec.ordering = Ordering::Partition;
-            spec.grouping = Grouping::Shared(100);
-        }),
+        spec("b", "orders", |spec| spec.ordering = Ordering::Partition),
     ];
     let classes = Classes::new(&specs.iter().collect::<Vec<_>>());
     let place = |offset| classes.place(&message("orders", offset, None, None)).unwrap();
     assert_eq!(place(0), place(1));
-    assert_eq!(classes.class(place(0).class).limit, 100);
 }

@@ -25,13 +25,22 @@ pub(super) struct Waiting<P> {
 /// The messages of one lane, in the order of the log.
 struct Lane<P> {
     queue: VecDeque<Waiting<P>>,
-    /// Some are with a worker, which gives them back to the front or settles them.
-    out: bool,
+    state: State,
 }
 
-impl<P> Default for Lane<P> {
-    fn default() -> Self {
-        Self { queue: VecDeque::new(), out: false }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its head can be taken.
+    Ready,
+    /// Its head waits for its instant.
+    Resting,
+    /// Some are with a worker, which gives them back to the front or settles them.
+    Out,
+}
+
+impl<P> Lane<P> {
+    fn new() -> Self {
+        Self { queue: VecDeque::new(), state: State::Ready }
     }
 }
 
@@ -53,7 +62,9 @@ pub(super) struct Assignment<P> {
     /// Lanes whose head waits for its instant.
     resting: BTreeSet<(Instant, u64)>,
     /// Messages in lanes.
-    pub(super) queued: usize,
+    queued: usize,
+    /// Those in lanes that are ready.
+    pub(super) waiting: usize,
     bytes: usize,
     /// Whether most of what comes may have been seen before: so it is after a crash.
     suspect: bool,
@@ -74,6 +85,7 @@ impl<P: Default> Assignment<P> {
             ready: VecDeque::new(),
             resting: BTreeSet::new(),
             queued: 0,
+            waiting: 0,
             bytes: 0,
             suspect: true,
             streak: 0,
@@ -86,10 +98,11 @@ impl<P: Default> Assignment<P> {
         if arrival == Arrival::New {
             self.bytes += cost(&message);
             self.queued += 1;
-            let lane = self.lanes.entry(place.lane).or_default();
-            if lane.queue.is_empty() && !lane.out {
+            let lane = self.lanes.entry(place.lane).or_insert_with(|| {
                 self.ready.push_back(place.lane);
-            }
+                Lane::new()
+            });
+            self.waiting += usize::from(lane.state == State::Ready);
             lane.queue.push_back(Waiting {
                 message: Arc::new(message),
                 progress: P::default(),
@@ -109,9 +122,16 @@ impl<P: Default> Assignment<P> {
                 return Some(due);
             }
             self.resting.pop_first();
-            self.ready.push_back(lane);
+            self.make_ready(lane);
         }
         None
+    }
+
+    fn make_ready(&mut self, id: u64) {
+        let lane = self.lanes.get_mut(&id).expect("a lane that has messages is there");
+        lane.state = State::Ready;
+        self.waiting += lane.queue.len();
+        self.ready.push_back(id);
     }
 
     /// Whether a lane is ready, or rests.
@@ -138,35 +158,42 @@ impl<P: Default> Assignment<P> {
         self.ready.front().is_some_and(unlooked)
     }
 
-    /// Takes up to `limit` messages of `class` from the lanes in turn, each lane's in order.
+    /// Takes up to `limit` messages of `class` that may be together from the lanes in turn, each
+    /// lane's in order.
     pub(super) fn take(&mut self, class: usize, limit: usize, looking: bool, mut give: impl FnMut(u64, Waiting<P>)) {
         let mut left = limit;
-        while left > 0 && self.head().is_some_and(|(next, together)| next == class && (together || left == limit)) {
-            if looking && !self.has_unlooked_head() {
-                return;
-            }
-            let id = self.ready.pop_front().expect("the head's lane is ready");
-            let lane = self.lanes.get_mut(&id).expect("a lane that is ready is there");
-            lane.out = true;
-            let alone = lane.queue.front().is_some_and(|head| head.alone);
-            let most = if alone { 1 } else { left };
-            for taken in 0..most {
-                let fits = |head: &Waiting<P>| {
-                    taken == 0 || head.class == class && !head.alone && head.due.is_none() && !(looking && head.looked)
-                };
-                if !lane.queue.front().is_some_and(fits) {
-                    break;
-                }
-                let waiting = lane.queue.pop_front().expect("the head was seen");
-                self.queued -= 1;
-                self.out += 1;
-                left -= 1;
-                give(id, waiting);
-            }
-            if alone {
-                return;
-            }
+        while left > 0 && self.head() == Some((class, true)) && !(looking && !self.has_unlooked_head()) {
+            left -= self.take_lane(left, &mut give, |head| {
+                head.class == class && !head.alone && head.due.is_none() && !(looking && head.looked)
+            });
         }
+    }
+
+    /// Takes the next message by itself.
+    pub(super) fn take_one(&mut self, mut give: impl FnMut(u64, Waiting<P>)) {
+        self.take_lane(1, &mut give, |_| false);
+    }
+
+    /// Takes the head of the next lane, and of what is behind it what `fits`; how many.
+    fn take_lane(
+        &mut self,
+        most: usize,
+        give: &mut impl FnMut(u64, Waiting<P>),
+        fits: impl Fn(&Waiting<P>) -> bool,
+    ) -> usize {
+        let Some(id) = self.ready.pop_front() else { return 0 };
+        let lane = self.lanes.get_mut(&id).expect("a lane that is ready is there");
+        lane.state = State::Out;
+        self.waiting -= lane.queue.len();
+        let mut taken = 0;
+        while taken < most && lane.queue.front().is_some_and(|head| taken == 0 || fits(head)) {
+            let waiting = lane.queue.pop_front().expect("the head was seen");
+            taken += 1;
+            give(id, waiting);
+        }
+        self.queued -= taken;
+        self.out += taken;
+        taken
     }
 
     /// A message that was out is settled.
@@ -191,11 +218,13 @@ impl<P: Default> Assignment<P> {
     /// All messages of the lane that were out are settled or back.
     pub(super) fn release(&mut self, id: u64) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.out = false;
         match lane.queue.front() {
             None => _ = self.lanes.remove(&id),
-            Some(Waiting { due: Some(due), .. }) => _ = self.resting.insert((*due, id)),
-            Some(_) => self.ready.push_back(id),
+            Some(Waiting { due: Some(due), .. }) => {
+                lane.state = State::Resting;
+                self.resting.insert((*due, id));
+            }
+            Some(_) => self.make_ready(id),
         }
     }
 
@@ -203,6 +232,7 @@ impl<P: Default> Assignment<P> {
     pub(super) fn close(&mut self) {
         self.closed = true;
         self.queued = 0;
+        self.waiting = 0;
         self.lanes.clear();
         self.ready.clear();
         self.resting.clear();
@@ -223,6 +253,12 @@ impl<P: Default> Assignment<P> {
     /// Whether more is kept, or lies behind an unsettled message, than the bounds allow.
     pub(super) fn is_over(&self, bounds: Bounds, share: usize) -> bool {
         self.bytes >= share || self.offsets.span() >= bounds.span
+    }
+
+    /// Whether much is settled behind a message that is not.
+    pub(super) fn is_held_up(&self, bounds: Bounds) -> bool {
+        let span = self.offsets.span();
+        self.full && span >= bounds.span && span - self.queued - self.out >= bounds.span / 2
     }
 
     /// Whether it is down to half of the bounds.

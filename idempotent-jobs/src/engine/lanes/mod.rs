@@ -100,8 +100,6 @@ pub(crate) enum Next<P> {
 /// All lanes of the assigned partitions.
 pub(crate) struct Lanes<P> {
     bounds: Bounds,
-    /// For each class the most messages to be taken together.
-    limits: Vec<usize>,
     epochs: u64,
     assignments: HashMap<Partition, Assignment<P>>,
     /// Every assigned partition; the next to be served is in front.
@@ -109,8 +107,8 @@ pub(crate) struct Lanes<P> {
 }
 
 impl<P: Default> Lanes<P> {
-    pub fn new(bounds: Bounds, limits: Vec<usize>) -> Self {
-        Self { bounds, limits, epochs: 0, assignments: HashMap::new(), turns: VecDeque::new() }
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, epochs: 0, assignments: HashMap::new(), turns: VecDeque::new() }
     }
 
     /// A new epoch of a partition; whatever an earlier one left is forgotten.
@@ -143,9 +141,10 @@ impl<P: Default> Lanes<P> {
         self.bounds.memory / self.assignments.len().max(1)
     }
 
-    /// The next messages to run, for one of `workers`: partitions take turns, and in a partition
-    /// its lanes. Few waiting messages are spread over the workers.
-    pub fn take(&mut self, now: Instant, workers: usize) -> Next<P> {
+    /// The next messages to run, for one of `workers`, of a class no more than its `limit`:
+    /// partitions take turns, and in a partition its lanes. Few waiting messages are spread over
+    /// the workers.
+    pub fn take(&mut self, now: Instant, workers: usize, limit: impl Fn(usize) -> usize) -> Next<P> {
         let mut earliest: Option<Instant> = None;
         for assignment in self.assignments.values_mut() {
             if let Some(due) = assignment.wake(now) {
@@ -154,7 +153,7 @@ impl<P: Default> Lanes<P> {
         }
         let turn = self.turns.iter().position(|partition| self.assignments[partition].head().is_some());
         match turn {
-            Some(turn) => Next::Group(self.take_from(turn, workers)),
+            Some(turn) => Next::Group(self.take_from(turn, workers, limit)),
             None => earliest.map_or(Next::Idle, Next::Until),
         }
     }
@@ -164,37 +163,54 @@ impl<P: Default> Lanes<P> {
         self.assignments.values().any(Assignment::has_more)
     }
 
-    fn take_from(&mut self, turn: usize, workers: usize) -> Group<P> {
+    fn take_from(&mut self, turn: usize, workers: usize, limit: impl Fn(usize) -> usize) -> Group<P> {
         let first = &self.assignments[&self.turns[turn]];
         let (class, together) = first.head().expect("the turn is one of a partition with a head");
         let looking = first.is_to_be_looked_at();
-        let waiting: usize = self.assignments.values().map(|it| it.queued).sum();
-        let limit = match self.limits[class] {
+        let waiting: usize = self.assignments.values().map(|it| it.waiting).sum();
+        let limit = match limit(class) {
             _ if !together => 1,
             _ if looking => LOOK,
             limit => limit.min(waiting.div_ceil(workers.max(1))).max(1),
         };
-        let mut group = Group { class, tasks: Vec::with_capacity(limit.min(waiting)), looking };
+        let mut tasks = Vec::with_capacity(limit.min(waiting));
+        let mut turn = turn;
         for _ in turn..self.turns.len() {
-            let partition = self.turns.remove(turn).expect("the turn is within the queue");
+            let partition = self.turns[turn].clone();
             let assignment = self.assignments.get_mut(&partition).expect("a partition that has a turn is assigned");
-            let epoch = assignment.epoch;
-            assignment.take(class, limit - group.tasks.len(), looking, |lane, waiting| {
+            let (epoch, before) = (assignment.epoch, tasks.len());
+            let give = |lane, waiting| {
                 let assignment::Waiting { message, progress, class, .. } = waiting;
-                group.tasks.push(Task { message, progress, partition: partition.clone(), epoch, lane, class });
-            });
-            self.turns.push_back(partition);
-            if looking || group.tasks.len() == limit {
+                tasks.push(Task { message, progress, partition: partition.clone(), epoch, lane, class });
+            };
+            if together {
+                assignment.take(class, limit - before, looking, give);
+            } else {
+                assignment.take_one(give);
+            }
+            // Only one that was served waits for its next turn behind the others.
+            if tasks.len() > before {
+                self.turns.remove(turn);
+                self.turns.push_back(partition);
+            } else {
+                turn += 1;
+            }
+            if looking || tasks.len() == limit {
                 break;
             }
         }
-        group
+        Group { class, tasks, looking }
     }
 
     /// Whether the message may be started: its epoch goes on, and its partition is not given up.
     pub fn may_start(&self, task: &Task<P>) -> bool {
         let current = self.assignments.get(&task.partition).filter(|it| it.epoch == task.epoch);
         current.is_some_and(|assignment| !assignment.closed)
+    }
+
+    /// Whether messages can be taken.
+    pub fn has_ready(&self) -> bool {
+        self.assignments.values().any(|it| it.waiting > 0)
     }
 
     /// Takes messages back from a worker, all that it has of their lanes. Those of an old epoch
@@ -227,16 +243,20 @@ impl<P: Default> Lanes<P> {
 
     /// Notes of a message whether it had been seen before.
     pub fn note(&mut self, task: &Task<P>, duplicate: bool) {
-        if let Some(assignment) = self.assignments.get_mut(&task.partition) {
+        if let Some(assignment) = self.current(task) {
             assignment.note(duplicate);
         }
     }
 
     /// A look at this partition's messages found none that had been seen before.
     pub fn trust(&mut self, task: &Task<P>) {
-        if let Some(assignment) = self.assignments.get_mut(&task.partition) {
+        if let Some(assignment) = self.current(task) {
             assignment.trust();
         }
+    }
+
+    fn current(&mut self, task: &Task<P>) -> Option<&mut Assignment<P>> {
+        self.assignments.get_mut(&task.partition).filter(|it| it.epoch == task.epoch)
     }
 
     /// Drops what is queued and not started: it counts as not done.
@@ -280,8 +300,8 @@ impl<P: Default> Lanes<P> {
     /// The first unsettled message of each partition that is full because of what is settled
     /// behind it; each is told once until its partition is relieved.
     pub fn held_up(&mut self) -> Vec<Position> {
-        let span = self.bounds.span;
-        let held = self.assignments.iter_mut().filter(|(_, it)| it.full && !it.told && it.offsets.span() >= span);
+        let bounds = self.bounds;
+        let held = self.assignments.iter_mut().filter(|(_, it)| !it.told && it.is_held_up(bounds));
         held.filter_map(|(partition, it)| {
             it.told = true;
             Some(Position { partition: partition.clone(), offset: it.offsets.first()? })

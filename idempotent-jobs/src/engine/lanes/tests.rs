@@ -19,7 +19,7 @@ fn message(number: i32, offset: i64) -> Message {
 
 /// Class 0 is taken one by one, class 1 up to four together.
 fn lanes(partitions: i32, bounds: Bounds) -> Lanes<u32> {
-    let mut lanes = Lanes::new(bounds, vec![1, 4]);
+    let mut lanes = Lanes::new(bounds);
     (0..partitions).for_each(|number| assign(&mut lanes, number));
     lanes
 }
@@ -34,8 +34,12 @@ fn push(lanes: &mut Lanes<u32>, number: i32, offset: i64, lane: u64) -> Room {
     lanes.push(message(number, offset), Place { lane, class: 0 })
 }
 
+fn limit(class: usize) -> usize {
+    [1, 4][class]
+}
+
 fn group(lanes: &mut Lanes<u32>, now: Instant) -> Group<u32> {
-    match lanes.take(now, 1) {
+    match lanes.take(now, 1, limit) {
         Next::Group(group) => group,
         other => panic!("expected messages, got {other:?}"),
     }
@@ -72,7 +76,7 @@ fn messages_of_one_lane_wait_for_each_other_and_those_of_others_do_not() {
     }
     let (first, other) = (task(&mut lanes, now), task(&mut lanes, now));
     assert_eq!((at(&first), at(&other)), ((0, 0), (0, 2)));
-    assert!(matches!(lanes.take(now, 1), Next::Idle));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle));
     settle(&mut lanes, first);
     assert_eq!(at(&task(&mut lanes, now)), (0, 1));
 }
@@ -107,7 +111,7 @@ fn con_20_a_key_in_backoff_gives_its_place_to_the_others() {
     let other = task(&mut lanes, now);
     assert_eq!(at(&other), (0, 1));
     settle(&mut lanes, other);
-    assert!(matches!(lanes.take(now, 1), Next::Until(until) if until == due));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Until(until) if until == due));
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn ret_01_a_message_in_backoff_is_not_overtaken_in_its_lane() {
     (0..3).for_each(|offset| _ = push(&mut lanes, 0, offset, 7));
     let first = task(&mut lanes, now);
     lanes.conclude(vec![(first, back(Some(due), true))]);
-    assert!(matches!(lanes.take(now, 1), Next::Until(until) if until == due));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Until(until) if until == due));
     let again = task(&mut lanes, due);
     assert_eq!(at(&again), (0, 0));
     settle(&mut lanes, again);
@@ -134,7 +138,7 @@ fn a_group_is_of_one_class_and_keeps_the_order_of_its_lanes() {
     }
     let taken = group(&mut lanes, now);
     assert_eq!((taken.class, offsets(&taken)), (1, vec![0, 1, 2, 5]));
-    assert!(matches!(lanes.take(now, 1), Next::Idle), "3 and 4 wait for 0 and 1");
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle), "3 and 4 wait for 0 and 1");
     let mut tasks = taken.tasks.into_iter();
     let mut next = || tasks.next().expect("four were taken");
     lanes.conclude(vec![
@@ -155,12 +159,59 @@ fn a_group_is_filled_from_several_partitions() {
 }
 
 #[test]
+fn one_that_runs_alone_joins_no_group_of_another_partition() {
+    let now = Instant::now();
+    let mut lanes = lanes(2, BOUNDS);
+    lanes.push(message(1, 0), Place { lane: 7, class: 1 });
+    let failed = task(&mut lanes, now);
+    lanes.conclude(vec![(failed, back(None, true))]);
+    (0..3).for_each(|offset| _ = lanes.push(message(0, offset), Place { lane: offset as u64, class: 1 }));
+    let mut sizes: Vec<usize> = (0..2).map(|_| group(&mut lanes, now).tasks.len()).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 3]);
+}
+
+#[test]
+fn con_20_a_group_that_is_not_filled_keeps_nobody_from_its_turn() {
+    let now = Instant::now();
+    let mut lanes = lanes(2, BOUNDS);
+    push(&mut lanes, 1, 0, 7);
+    for offset in 0..3 {
+        lanes.push(message(0, offset), Place { lane: offset as u64, class: 1 });
+        let taken = group(&mut lanes, now);
+        if taken.class == 0 {
+            return;
+        }
+        lanes.conclude(taken.tasks.into_iter().map(|task| (task, End::Settled)).collect());
+    }
+    panic!("partition 1 was never served");
+}
+
+#[test]
 fn few_messages_are_spread_over_the_workers() {
     let now = Instant::now();
     let mut lanes = lanes(1, BOUNDS);
     (0..4).for_each(|offset| _ = lanes.push(message(0, offset), Place { lane: offset as u64, class: 1 }));
-    let Next::Group(taken) = lanes.take(now, 2) else { panic!("messages wait") };
+    let Next::Group(taken) = lanes.take(now, 2, limit) else { panic!("messages wait") };
     assert_eq!(offsets(&taken), [0, 1]);
+}
+
+#[test]
+fn messages_that_cannot_be_taken_do_not_count_as_waiting() {
+    let now = Instant::now();
+    let mut lanes = lanes(1, BOUNDS);
+    (0..40).for_each(|offset| _ = lanes.push(message(0, offset), Place { lane: 7, class: 0 }));
+    let _hot = task(&mut lanes, now);
+    (40..44).for_each(|offset| _ = lanes.push(message(0, offset), Place { lane: offset as u64, class: 1 }));
+    let Next::Group(taken) = lanes.take(now, 4, limit) else { panic!("messages wait") };
+    assert_eq!(taken.tasks.len(), 1);
+}
+
+#[test]
+fn con_20_a_backlog_that_nothing_holds_up_is_not_said_to_be() {
+    let mut lanes = lanes(1, Bounds { span: 4, ..BOUNDS });
+    (0..4).for_each(|offset| _ = push(&mut lanes, 0, offset, offset as u64));
+    assert!(lanes.held_up().is_empty());
 }
 
 #[test]
@@ -214,7 +265,7 @@ fn con_02_queued_messages_of_a_drained_partition_count_as_not_done() {
     lanes.drain(&partition(0));
     assert!(!lanes.may_start(&first), "taken, and not started yet");
     settle(&mut lanes, first);
-    assert!(matches!(lanes.take(now, 1), Next::Idle));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle));
     assert_eq!(lanes.to_commit(&[partition(0)])[0].offset, 1);
 }
 
@@ -227,7 +278,7 @@ fn err_01_nothing_behind_a_message_that_was_given_up_is_started() {
     lanes.conclude(vec![(given_up, End::Halt)]);
     settle(&mut lanes, other);
     (3..5).for_each(|offset| _ = push(&mut lanes, 0, offset, offset as u64));
-    assert!(matches!(lanes.take(now, 1), Next::Idle));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle));
     assert!(lanes.to_commit(&[partition(0)]).is_empty());
 }
 
@@ -240,7 +291,7 @@ fn con_08_a_failed_message_of_a_drained_partition_is_not_started_again() {
     lanes.drain(&partition(0));
     lanes.conclude(vec![(failed, back(None, true))]);
     assert_eq!(lanes.running(&[partition(0)]), 0);
-    assert!(matches!(lanes.take(now, 1), Next::Idle));
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle));
 }
 
 #[test]
@@ -310,7 +361,7 @@ fn a_message_of_a_partition_given_up_is_left_to_its_next_owner() {
     let mut lanes = lanes(1, BOUNDS);
     lanes.forget(&partition(0));
     push(&mut lanes, 0, 0, 7);
-    assert!(matches!(lanes.take(Instant::now(), 1), Next::Idle));
+    assert!(matches!(lanes.take(Instant::now(), 1, limit), Next::Idle));
     assert!(lanes.assigned().is_empty());
 }
 
@@ -381,7 +432,7 @@ proptest! {
                     prop_assert!(kept.bytes() <= share * cost + cost);
                     prop_assert!(kept.offsets.span() <= 2 * share);
                 }
-                Step::Take(workers) => if let Next::Group(group) = lanes.take(now, workers) {
+                Step::Take(workers) => if let Next::Group(group) = lanes.take(now, workers, limit) {
                     prop_assert!(group.tasks.len() <= [1, 4][group.class] || group.looking);
                     for task in &group.tasks {
                         let (number, offset) = at(task);

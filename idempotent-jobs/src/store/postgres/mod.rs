@@ -78,8 +78,8 @@ impl Dialect for Postgres {
         guard::closing(guard, mark, sealed, settle).join("; ")
     }
 
-    fn chain(guard: &guard::Guard, mark: &str, settle: Option<Duration>) -> Chain {
-        guard::chain(guard, mark, settle)
+    fn chain(guard: &guard::Guard, mark: &str, settle: Option<Duration>) -> Option<Chain> {
+        Some(guard::chain(guard, mark, settle))
     }
 
     // The closing string names the seal's token; nothing more is needed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 
 use super::fault::primary;
-use crate::store::dialect::{Broken, Chain};
+use crate::store::dialect::Broken;
 
 /// What the guard keeps beside a connection.
 pub struct Guard {
@@ -35,13 +35,6 @@ impl Drop for Abandon {
 /// seal is the commit hook, and `synchronous` cannot be changed within a transaction.
 pub(super) fn closing(_: &Guard, mark: &str, _: bool, _: Option<Duration>) -> Vec<String> {
     vec![format!("RELEASE SAVEPOINT {mark}")]
-}
-
-/// The commit hook is off for the whole of it: nothing but COMMIT calls the hook, and no
-/// statement of a handler is sent before all of it was answered.
-pub(super) fn chain(guard: &Guard, mark: &str, settle: Option<Duration>) -> Chain {
-    let opening = ["BEGIN IMMEDIATE".to_owned(), format!("SAVEPOINT {mark}")];
-    Chain::new(&closing(guard, mark, false, settle), "COMMIT", &opening)
 }
 
 /// What a failure of `closing` says. SQLite has no code for a savepoint that is not there, and

@@ -84,8 +84,8 @@ impl Dialect for Sqlite {
         guard::closing(guard, mark, sealed, settle).join("; ")
     }
 
-    fn chain(guard: &guard::Guard, mark: &str, settle: Option<Duration>) -> Chain {
-        guard::chain(guard, mark, settle)
+    fn chain(_: &guard::Guard, _: &str, _: Option<Duration>) -> Option<Chain> {
+        None
     }
 
     fn permit(guard: &guard::Guard, commit: bool) {
