@@ -119,7 +119,7 @@ fn a_job_that_disturbs_its_neighbours_says_that_it_runs_alone() {
     command.env("CHILD_JOB", "shared_postgres").env("CHILD_CONCURRENCY", "1");
     let child = world.start(command);
     world.settled(PATIENCE);
-    child.heard("share no transaction from here on, since it changed the rest of the transaction");
+    child.heard("share no transaction, since it changed the rest of the transaction");
     child.stop();
     world.assert_once();
 }

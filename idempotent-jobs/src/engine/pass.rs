@@ -61,7 +61,7 @@ impl<S: Store> Engine<S> {
         let spec = self.jobs[job].spec();
         let mut from = 0;
         loop {
-            let limit = self.paces[job].fit(spec.grouping);
+            let limit = self.paces[job].fit(spec);
             let chunk = self.chunk(job, limit, tasks, &mut from);
             if chunk.is_empty() {
                 return;

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
@@ -27,6 +28,8 @@ use crate::store::{Claim, Claimed, Fault, Store};
 pub(super) enum Undone {
     /// Something failed, of one of them or of all.
     Failed(String),
+    /// It took longer than the timeout, whose length this is.
+    Slow(Duration),
     /// The handler did what its neighbours would see.
     Disturbed(&'static str),
 }
@@ -85,9 +88,7 @@ pub(super) async fn together<S: Store>(
         }
         // Dropped with its connection: whatever ran of it is undone there.
         Ok(Err(panic)) => return Err(Undone::Failed(panicked(&*panic))),
-        Ok(Ok(Ok(()))) | Err(_) => {
-            return Err(Undone::Failed(format!("together they took longer than the timeout of {:?}", spec.timeout)));
-        }
+        Ok(Ok(Ok(()))) | Err(_) => return Err(Undone::Slow(spec.timeout)),
     }
     let left = ends.saturating_duration_since(Instant::now());
     match desk.commit(engine, tx, left).await {

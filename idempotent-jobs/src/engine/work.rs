@@ -83,7 +83,7 @@ impl<S: Store> Engine<S> {
     /// The most messages of a class to be taken together.
     fn limit(&self, class: usize) -> usize {
         let jobs = &self.classes.class(class).jobs;
-        jobs.iter().map(|job| self.paces[*job].fit(self.jobs[*job].spec().grouping)).max().unwrap_or(1)
+        jobs.iter().map(|job| self.paces[*job].fit(self.jobs[*job].spec())).max().unwrap_or(1)
     }
 
     /// Whether this process slept, or may have, and has not heard of its group since.
