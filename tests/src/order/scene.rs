@@ -101,6 +101,8 @@ impl Scene<'_> {
         let named: &[_] = if number == 0 { &[("group.instance.id", "the-first")] } else { &[] };
         let mut command = self.world.command(named);
         command.env("CHILD_CONCURRENCY", self.plan.concurrency.to_string()).env("RUST_LOG", "error");
+        // Handlers panic by intent, and nobody reads where.
+        command.env("RUST_BACKTRACE", "0");
         self.world.start(command)
     }
 
