@@ -176,7 +176,7 @@ impl Scene<'_> {
     }
 
     fn strike(&mut self, child: Child, drawn: u64) {
-        if drawn / 2 % 2 == 0 {
+        if (drawn / 2).is_multiple_of(2) {
             child.kill();
             self.kills += 1;
         } else {
