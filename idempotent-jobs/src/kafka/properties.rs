@@ -333,20 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn con_08_a_member_is_silent_for_less_than_its_session() {
-        let silence = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .fold(Properties::new("a:1"), |properties, (name, value)| properties.set(*name, *value))
-                .silence()
-        };
-        assert_eq!(silence(&[]), Duration::from_secs(4));
-        assert_eq!(silence(&[("group.protocol", "consumer")]), Duration::from_secs(4));
-        assert_eq!(silence(&[("session.timeout.ms", "45000")]), Duration::from_secs(43));
-        assert_eq!(silence(&[("session.timeout.ms", "2000")]), Duration::from_secs(1));
-    }
-
-    #[test]
     fn a_timeout_is_never_cut_to_none() {
         let cases = [(Duration::from_nanos(1), 1), (Duration::from_millis(7), 7), (Duration::MAX, i32::MAX)];
         for (timeout, wanted) in cases {
