@@ -3,8 +3,9 @@
 
 use tests::order::{Plan, Way, play};
 
-fn holds(way: Way) {
-    let plan = Plan { messages: 5_000, keys: 100, concurrency: 32, blows: 2, visits: 1, seed: 7 };
+/// The seed draws who is struck, how, and when.
+fn holds(way: Way, seed: u64) {
+    let plan = Plan { messages: 5_000, keys: 100, concurrency: 32, blows: 2, visits: 1, seed };
     let row = play(&plan, way);
     println!("{row}");
     assert!(row.is_good() && row.joins == 1 && row.kills > 0 && row.terms > 0, "{row:?}");
@@ -12,15 +13,15 @@ fn holds(way: Way) {
 
 #[test]
 fn ret_01_effects_of_a_key_are_in_the_order_of_the_log() {
-    holds(Way::Single);
+    holds(Way::Single, 5);
 }
 
 #[test]
 fn ret_01_effects_of_a_key_are_in_the_order_of_the_log_with_shared_transactions() {
-    holds(Way::Shared);
+    holds(Way::Shared, 162);
 }
 
 #[test]
 fn ret_01_effects_of_a_key_are_in_the_order_of_the_log_with_batches() {
-    holds(Way::Batch);
+    holds(Way::Batch, 55);
 }

@@ -141,3 +141,12 @@ fn err_a_silent_broker_and_a_missing_topic_are_named() {
     assert!(again[0].contains("`nowhere`"), "looking must not create it: {again:?}");
     assert_eq!(check(&properties, &topics[..1], Duration::from_secs(10)).unwrap()["orders"], 3);
 }
+
+/// The last heartbeat may have been a while ago when a process falls asleep.
+#[test]
+fn con_08_a_member_may_be_silent_for_less_than_its_session() {
+    assert_eq!(sane().silence(), Duration::from_secs(4));
+    assert_eq!(sane().set("group.protocol", "consumer").silence(), Duration::from_secs(4));
+    assert_eq!(sane().set("session.timeout.ms", "45000").silence(), Duration::from_secs(43));
+    assert_eq!(sane().set("session.timeout.ms", "2000").silence(), Duration::from_secs(1));
+}
