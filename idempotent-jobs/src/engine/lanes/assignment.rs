@@ -162,7 +162,7 @@ impl<P: Default> Assignment<P> {
     /// lane's in order.
     pub(super) fn take(&mut self, class: usize, limit: usize, looking: bool, mut give: impl FnMut(u64, Waiting<P>)) {
         let mut left = limit;
-        while left > 0 && self.head() == Some((class, true)) && !(looking && !self.has_unlooked_head()) {
+        while left > 0 && self.head() == Some((class, true)) && (!looking || self.has_unlooked_head()) {
             left -= self.take_lane(left, &mut give, |head| {
                 head.class == class && !head.alone && head.due.is_none() && !(looking && head.looked)
             });

@@ -174,9 +174,9 @@ impl<P: Default> Lanes<P> {
             limit => limit.min(waiting.div_ceil(workers.max(1))).max(1),
         };
         let mut tasks = Vec::with_capacity(limit.min(waiting));
-        let mut turn = turn;
-        for _ in turn..self.turns.len() {
-            let partition = self.turns[turn].clone();
+        let (mut place, left) = (turn, self.turns.len() - turn);
+        for _ in 0..left {
+            let partition = self.turns[place].clone();
             let assignment = self.assignments.get_mut(&partition).expect("a partition that has a turn is assigned");
             let (epoch, before) = (assignment.epoch, tasks.len());
             let give = |lane, waiting| {
@@ -190,10 +190,10 @@ impl<P: Default> Lanes<P> {
             }
             // Only one that was served waits for its next turn behind the others.
             if tasks.len() > before {
-                self.turns.remove(turn);
+                self.turns.remove(place);
                 self.turns.push_back(partition);
             } else {
-                turn += 1;
+                place += 1;
             }
             if looking || tasks.len() == limit {
                 break;
