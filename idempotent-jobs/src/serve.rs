@@ -111,6 +111,8 @@ async fn on<S: Store>(
         session: properties.session_timeout(),
     });
     let settings = Settings { on_gap, ..Settings::default() };
+    let warming = Arc::clone(&engine);
+    tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
     consume(engine, consumer, shutdown, shutdown_timeout).await
 }

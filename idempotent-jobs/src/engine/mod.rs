@@ -136,6 +136,11 @@ impl<S: Store> Engine<S> {
         self.failure.lock().expect("no panic while the failure is set").take()
     }
 
+    /// Opens what the workers need.
+    pub async fn warm(&self) {
+        self.store.warm().await;
+    }
+
     /// How many workers it keeps busy: each has a connection of its own.
     pub fn width(&self) -> usize {
         self.store.connections()

@@ -201,6 +201,9 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn open(url: &str, connections: usize) -> impl Future<Output = Result<Self, StoreError>> + Send;
     /// How many transactions may run side by side.
     fn connections(&self) -> usize;
+    /// Opens all connections, so that the first messages do not wait for them. What fails here is
+    /// met again, and told, by whoever needs it.
+    fn warm(&self) -> impl Future<Output = ()> + Send;
     /// Records the jobs; `committed(topic, partition)` gives the group's committed offset. Returns one refusal a problem.
     fn register(
         &self,

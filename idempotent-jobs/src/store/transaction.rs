@@ -42,6 +42,13 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.slots.size()
     }
 
+    async fn warm(&self) {
+        let opening = (0..self.slots.size()).map(|_| self.slots.acquire());
+        // Held until all are there: one that came back early would be taken again.
+        let leases = futures_util::future::join_all(opening).await;
+        leases.into_iter().flatten().for_each(|lease| self.slots.give_back(lease));
+    }
+
     async fn register(&self, jobs: &[JobRow<'_>], committed: Committed<'_>) -> Result<Vec<String>, StoreError> {
         register::register::<DB>(&self.slots.options, jobs, committed).await
     }
