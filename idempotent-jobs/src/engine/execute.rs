@@ -28,34 +28,22 @@ pub(super) async fn attempt<S: Store>(
     attempt: u32,
 ) -> Outcome {
     let spec = job.spec();
-    let prepared = match prepare(job, message) {
-        Ok(prepared) => prepared,
-        Err(rejection) => return Outcome::Dead(rejection),
-    };
-    let span = tracing::Span::current();
-    if !span.is_disabled() {
-        span.record("key_hash", prepared.key.hash());
-    }
     let ends = Instant::now() + spec.timeout;
-    let mut tx = match desk.begin(engine, terms(spec)).await {
-        Ok(tx) => tx,
-        // No job has run yet: whatever the database says here, no message is to blame.
-        Err(error) => return Failure::transient(error.to_string()).into(),
+    let (mut tx, prepared, claimed) = match desk.claimed(job, message) {
+        Some((tx, prepared, claimed)) => {
+            note(&prepared);
+            (tx, prepared, claimed)
+        }
+        None => match claim(engine, desk, job, message, ends).await {
+            Ok(claimed) => claimed,
+            Err(outcome) => return outcome,
+        },
     };
-
-    let claim = engine.claim(spec, &prepared, message);
-    match timeout_at(ends, engine.store.claim(&mut tx, claim)).await {
-        Ok(Ok(Claimed::Fresh)) => engine.probe.reached(Point::Claimed, &message.coordinates),
-        Ok(Ok(seen)) => {
-            desk.keep(engine, tx, terms(spec)).await;
-            return Outcome::seen(seen);
-        }
-        Ok(Err(error)) => {
-            engine.store.rollback(tx).await;
-            return Failure::from(error).into();
-        }
-        Err(_) => return Failure::transient("the claim had no answer in time; its connection is closed").into(),
+    if claimed != Claimed::Fresh {
+        desk.keep(engine, tx, terms(spec)).await;
+        return Outcome::seen(claimed);
     }
+    engine.probe.reached(Point::Claimed, &message.coordinates);
 
     let context = engine.context(message, prepared.key, attempt);
     let running = AssertUnwindSafe(job.run(&mut tx, prepared.payload, &context)).catch_unwind();
@@ -79,6 +67,38 @@ pub(super) async fn attempt<S: Store>(
         // The handler's future is dropped and with the handle its connection: never pooled.
         Ok(Err(panic)) => Failure::lasting(panicked(&*panic)).into(),
         Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),
+    }
+}
+
+/// Decodes, begins, claims. An error ends the attempt.
+async fn claim<S: Store>(
+    engine: &Engine<S>,
+    desk: &mut Desk<S>,
+    job: &Routed<S>,
+    message: &Arc<Message>,
+    ends: Instant,
+) -> Result<(S::Tx, Prepared, Claimed), Outcome> {
+    let spec = job.spec();
+    let prepared = prepare(job, message).map_err(Outcome::Dead)?;
+    note(&prepared);
+    // No job has run yet: whatever the database says here, no message is to blame.
+    let begun = desk.begin(engine, terms(spec)).await;
+    let mut tx = begun.map_err(|error| Failure::transient(error.to_string()))?;
+    match timeout_at(ends, engine.store.claim(&mut tx, engine.claim(spec, &prepared, message))).await {
+        Ok(Ok(claimed)) => Ok((tx, prepared, claimed)),
+        Ok(Err(error)) => {
+            engine.store.rollback(tx).await;
+            Err(Failure::from(error).into())
+        }
+        Err(_) => Err(Failure::transient("the claim had no answer in time; its connection is closed").into()),
+    }
+}
+
+/// The attempt's span tells whose it is.
+fn note(prepared: &Prepared) {
+    let span = tracing::Span::current();
+    if !span.is_disabled() {
+        span.record("key_hash", prepared.key.hash());
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::desk::Desk;
 use super::lanes::{Group, Next};
-use super::{Engine, Progress, terms};
-use crate::store::{Store, Terms};
+use super::{Engine, Progress, Routed};
+use crate::message::Message;
+use crate::store::Store;
 
 /// Works until the engine stops.
 pub(crate) async fn work<S: Store>(engine: Arc<Engine<S>>) {
@@ -103,10 +104,13 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The terms of the first transaction that a group needs; a look needs none.
-    pub(super) fn terms_of(&self, group: &Group<Progress>) -> Option<Terms> {
-        let first = self.classes.class(group.class).jobs.first().filter(|_| !group.looking)?;
-        Some(terms(self.jobs[*first].spec()))
+    /// The job that a group is for first, and the message, if it is one alone for that job alone.
+    /// A look needs no transaction.
+    pub(super) fn first_of(&self, group: &Group<Progress>) -> Option<(&Routed<S>, Option<Arc<Message>>)> {
+        let jobs = &self.classes.class(group.class).jobs;
+        let job = &self.jobs[*jobs.first().filter(|_| !group.looking)?];
+        let alone = jobs.len() == 1 && group.tasks.len() == 1;
+        Some((job, alone.then(|| Arc::clone(&group.tasks[0].message))))
     }
 }
 

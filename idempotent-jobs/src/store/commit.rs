@@ -82,24 +82,26 @@ pub(super) fn chain_of<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> Option<Chain> 
 
 /// Commits and begins in one trip. Whatever fails closes the connection: the driver still
 /// counts one transaction when the server may be in none, and the next claim would be written
-/// by itself, without its effects. Which statement failed says what that means.
+/// by itself, without its effects. Which statement failed says what that means. Gives the rows
+/// that the last statement wrote.
 pub(super) async fn chain<DB: Dialect>(
     tx: Tx<DB>,
     chain: Chain,
     budget: Duration,
     next: Terms,
-) -> Result<Option<Tx<DB>>, CommitError> {
+) -> Result<Option<(Tx<DB>, u64)>, CommitError> {
     let budget = budget.max(LEAST);
     let Tx { mut lease, notes, .. } = tx;
     let session = &mut lease.session;
-    let mut done = 0;
+    let mut ends = Vec::with_capacity(chain.all);
     DB::permit(&session.guard, true);
-    let answer = timeout(budget, DB::count(&mut session.conn, chain.sql, &mut done)).await;
+    let answer = timeout(budget, DB::count(&mut session.conn, chain.sql, &mut ends)).await;
     DB::permit(&session.guard, false);
+    let done = ends.len();
     match answer {
         Ok(Ok(())) if done == chain.all => {
             session.settled = Some(next.timeout);
-            Ok(Some(Tx::new(lease, next)))
+            Ok(Some((Tx::new(lease, next), ends.last().copied().unwrap_or(0))))
         }
         _ if done > chain.before => Ok(None),
         // One that ends the session proves nothing, wherever it comes: a proxy that lost the

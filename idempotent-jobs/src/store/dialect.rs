@@ -42,11 +42,12 @@ pub trait Dialect: Database + fmt::Debug {
     fn prepare(conn: &mut Self::Connection) -> impl Future<Output = Result<Self::Guard, StoreError>> + Send;
     /// Runs a string of statements without parameters, in one trip.
     fn run(conn: &mut Self::Connection, sql: String) -> impl Future<Output = Result<(), Error>> + Send;
-    /// The same, counting the statements whose end was seen, whatever becomes of the rest.
+    /// The same, noting of each statement whose end was seen how many rows it wrote, whatever
+    /// becomes of the rest.
     fn count(
         conn: &mut Self::Connection,
         sql: SqlStr,
-        done: &mut usize,
+        done: &mut Vec<u64>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// The string that opens a job's transaction and the guard's savepoint, `mark`. The session
@@ -76,6 +77,8 @@ pub trait Dialect: Database + fmt::Debug {
 
     /// The dedup insert: whether a row was written.
     fn insert(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// The dedup insert as a text to be sent behind others, where that is possible.
+    fn inserting(claim: &Claim<'_>) -> Option<String>;
     /// The row that stands in its way.
     fn look(
         conn: &mut Self::Connection,
@@ -127,6 +130,12 @@ impl Chain {
             closing.iter().map(String::as_str).chain([commit]).chain(opening.iter().map(String::as_str)).collect();
         let sql: Arc<str> = statements.join("; ").into();
         Self { sql: AssertSqlSafe(sql).into_sql_str(), before: closing.len(), all: statements.len() }
+    }
+
+    /// With one more statement.
+    pub(super) fn and(self, last: &str) -> Self {
+        let sql: Arc<str> = format!("{}; {last}", self.sql.as_str()).into();
+        Self { sql: AssertSqlSafe(sql).into_sql_str(), before: self.before, all: self.all + 1 }
     }
 }
 

@@ -228,6 +228,16 @@ pub trait Store: Sized + Send + Sync + 'static {
         budget: Duration,
         next: Terms,
     ) -> impl Future<Output = Result<Option<Self::Tx>, CommitError>> + Send;
+    /// [`commit_and_begin`](Self::commit_and_begin), and the next transaction's claim in the same
+    /// trip; what it found, if it could be sent. When the claim has to wait for another
+    /// transaction, so has the answer to COMMIT.
+    fn commit_and_claim(
+        &self,
+        tx: Self::Tx,
+        budget: Duration,
+        next: Terms,
+        claim: Claim<'_>,
+    ) -> impl Future<Output = Result<Option<(Self::Tx, Option<Claimed>)>, CommitError>> + Send;
     /// The dedup inserts of several messages of one job in one statement; their keys differ. What
     /// each found, in their order. Waits as a single claim does.
     fn claim_all(

@@ -24,6 +24,8 @@ pub(super) const ROLLBACK: Duration = Duration::from_secs(2);
 /// timeout shorter than a round trip does not look like trouble of the database for ever.
 pub(super) const LEAST: Duration = Duration::from_secs(2);
 
+const CLAIMING: &str = "claiming the key";
+
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
     slots: Slots<DB>,
@@ -69,17 +71,13 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn claim(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
-        const DOING: &str = "claiming the key";
         let (conn, _) = tx.parts();
-        let failed = |error| StoreError::driver::<DB>(DOING, error);
+        let failed = |error| StoreError::driver::<DB>(CLAIMING, error);
         // Whether a row was written is the only signal. It also waits for whoever holds the key.
         if DB::insert(conn, &claim).await.map_err(failed)? {
             return Ok(Claimed::Fresh);
         }
-        match DB::look(conn, &claim).await.map_err(failed)? {
-            Some(stored) => Ok(judge(stored, &claim)),
-            None => Err(StoreError::transient(DOING, "the row that held the key is gone: it was purged meanwhile")),
-        }
+        self.stored(tx, claim).await
     }
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
@@ -91,9 +89,30 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
         match commit::chain_of(&tx, &next) {
-            Some(chain) => commit::chain(tx, chain, budget, next).await,
+            Some(chain) => Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| tx)),
             None => self.commit(tx, budget).await.map(|()| None),
         }
+    }
+
+    async fn commit_and_claim(
+        &self,
+        tx: Tx<DB>,
+        budget: Duration,
+        next: Terms,
+        claim: Claim<'_>,
+    ) -> Result<Option<(Tx<DB>, Option<Claimed>)>, CommitError> {
+        let Some(chain) = commit::chain_of(&tx, &next) else { return self.commit(tx, budget).await.map(|()| None) };
+        let Some(inserting) = DB::inserting(&claim) else {
+            return Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| (tx, None)));
+        };
+        let Some((mut tx, rows)) = commit::chain(tx, chain.and(&inserting), budget, next).await? else {
+            return Ok(None);
+        };
+        if rows == 1 {
+            return Ok(Some((tx, Some(Claimed::Fresh))));
+        }
+        // What is committed stays so, whatever comes of the claim.
+        Ok(self.stored(&mut tx, claim).await.ok().map(|claimed| (tx, Some(claimed))))
     }
 
     async fn claim_all(&self, tx: &mut Tx<DB>, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {
@@ -147,6 +166,17 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     fn fault(error: &(dyn StdError + 'static)) -> Fault {
         fault::of_chain::<DB>(error)
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    /// What holds the key that a claim did not get.
+    async fn stored(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        let (conn, _) = tx.parts();
+        match DB::look(conn, &claim).await.map_err(|error| StoreError::driver::<DB>(CLAIMING, error))? {
+            Some(stored) => Ok(judge(stored, &claim)),
+            None => Err(StoreError::transient(CLAIMING, "the row that held the key is gone: it was purged meanwhile")),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Loads {
     }
 
     pub fn quick() -> Self {
-        Self::of(12_000, 2_500, 8_000, 60_000)
+        Self::of(20_000, 3_000, 10_000, 150_000)
     }
 
     pub fn all(self) -> [Load; 4] {

@@ -663,6 +663,8 @@ macro_rules! contract {
             jobs_registered_at_once_are_registered_once
             a_start_does_not_wait_for_ever_for_a_lock
             chained_transactions_keep_claim_and_effect_together
+            a_claim_in_the_trip_of_a_commit_is_as_any_other
+            a_claim_in_the_trip_of_a_commit_that_fails_is_not_made
             a_constraint_that_fails_between_two_chained_jobs_is_refused
             db_01_a_swallowed_error_before_a_chain_stores_all_or_nothing
             db_02_ending_the_transaction_before_a_chain_stores_nothing

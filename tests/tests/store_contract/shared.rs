@@ -60,6 +60,67 @@ pub async fn chained_transactions_keep_claim_and_effect_together<B: Bed>(bed: &B
     assert_stored(bed, 7, 5).await;
 }
 
+/// Commits, and claims for the next message in the same trip.
+async fn claimed_ahead<B: Bed>(store: &B::Store, tx: Tx<B::Db>, message: &Message) -> Option<(Tx<B::Db>, Claimed)> {
+    let opened = store.commit_and_claim(tx, BUDGET, TERMS, message.claim()).await.expect("commits");
+    assert_eq!(opened.is_some(), B::Store::CHAINS, "whether the next began in the same trip");
+    opened.map(|(tx, claimed)| (tx, claimed.expect("these claims can be sent")))
+}
+
+pub async fn a_claim_in_the_trip_of_a_commit_is_as_any_other<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let long = "x".repeat(5_000);
+    let keys = ["[\"it's\"]", "[\"a\\\\b\"]", "[\"\\'; COMMIT; --\"]", "[\"$1 ünï\"]", "[\"\\u0000\"]", &long];
+    let mut ahead = None;
+    for (id, key) in (1_i64..).zip(keys) {
+        let (mut tx, claimed) = match ahead.take() {
+            Some(ahead) => ahead,
+            None => (fresh::<B>(&store, &message(key, id)).await, Claimed::Fresh),
+        };
+        assert_eq!(claimed, Claimed::Fresh, "{key:.20}");
+        effect::<B>(&mut tx, id).await;
+        let next = keys.get(usize::try_from(id).expect("few")).map(|key| message(key, id + 1));
+        match next {
+            Some(next) => ahead = claimed_ahead::<B>(&store, tx, &next).await,
+            None => store.commit(tx, BUDGET).await.expect("commits"),
+        }
+        assert_stored(bed, id, id).await;
+    }
+    // What they wrote is found by claims that are bound.
+    for (id, key) in (1_i64..).zip(keys) {
+        assert_eq!(found::<B>(&store, &message(key, id)).await, Claimed::Duplicate, "{key:.20}");
+    }
+    let other = Message { fingerprint: 2, ..message(keys[0], 9) };
+    for (message, expected) in [
+        (message(keys[1], 2), Claimed::Duplicate),
+        (other, Claimed::Conflict { topic: "orders".into(), partition: 3, offset: 1 }),
+    ] {
+        let tx = store.begin(TERMS).await.expect("begins");
+        if let Some((tx, claimed)) = claimed_ahead::<B>(&store, tx, &message).await {
+            assert_eq!(claimed, expected);
+            assert_eq!(store.rollback(tx).await, Rolled::Back);
+        }
+    }
+    // One that is not needed leaves no claim.
+    let tx = store.begin(TERMS).await.expect("begins");
+    if let Some((tx, claimed)) = claimed_ahead::<B>(&store, tx, &message("[\"unused\"]", 10)).await {
+        assert_eq!(claimed, Claimed::Fresh);
+        drop(tx);
+    }
+    assert_eq!(found::<B>(&store, &message("[\"unused\"]", 10)).await, Claimed::Fresh);
+    assert_stored(bed, 6, 6).await;
+}
+
+pub async fn a_claim_in_the_trip_of_a_commit_that_fails_is_not_made<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = fresh::<B>(&store, &message("[1]", 1)).await;
+    B::run(&mut tx, "INSERT INTO effects (id, parent) VALUES (1, 99)".into()).await.expect("is checked later");
+    let committed = store.commit_and_claim(tx, BUDGET, TERMS, message("[2]", 2).claim()).await;
+    assert!(matches!(committed, Err(CommitError::Refused(_))), "{:?}", committed.map(|_| ()));
+    assert_stored(bed, 0, 0).await;
+    assert_eq!(found::<B>(&store, &message("[2]", 2)).await, Claimed::Fresh);
+}
+
 pub async fn a_constraint_that_fails_between_two_chained_jobs_is_refused<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let tx = fresh::<B>(&store, &message("[1]", 1)).await;

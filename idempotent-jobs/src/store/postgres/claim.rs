@@ -25,6 +25,34 @@ pub(super) async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result
     Ok(done.rows_affected() == 1)
 }
 
+/// Prepares the insert by name on a new connection, for [`inserting`].
+pub(super) const PREPARING: &str = "PREPARE idempotent_jobs_claim \
+     (text, text, bytea, text, text, text, integer, bigint) AS \
+     INSERT INTO idempotent_jobs.processed \
+     (job, key, fingerprint, scheme, \"group\", topic, partition, \"offset\") \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING";
+
+/// The same insert as text. The texts of a simple query end at a NUL, which is left to the driver
+/// to refuse.
+pub(super) fn inserting(claim: &Claim<'_>) -> Option<String> {
+    let key = claim.key.stored();
+    let texts = [claim.job, &key, claim.scheme, claim.group, &claim.at.topic];
+    if texts.iter().any(|text| text.contains('\0')) {
+        return None;
+    }
+    let [job, key, scheme, group, topic] = texts.map(literal);
+    let fingerprint = crate::key::hex(&claim.fingerprint.0);
+    let (partition, offset) = (claim.at.partition, claim.at.offset);
+    Some(format!(
+        "EXECUTE idempotent_jobs_claim ({job}, {key}, E'\\\\x{fingerprint}', {scheme}, {group}, {topic}, {partition}, {offset})"
+    ))
+}
+
+/// A text that reads the same whatever `standard_conforming_strings` says.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
 /// The row that holds the key.
 pub(super) async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
     let row = sqlx::query(

@@ -58,10 +58,10 @@ impl Dialect for Postgres {
         conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
     }
 
-    async fn count(conn: &mut PgConnection, sql: SqlStr, done: &mut usize) -> Result<(), Error> {
+    async fn count(conn: &mut PgConnection, sql: SqlStr, done: &mut Vec<u64>) -> Result<(), Error> {
         let mut ends = conn.execute_many(sql);
-        while ends.try_next().await?.is_some() {
-            *done += 1;
+        while let Some(end) = ends.try_next().await? {
+            done.push(end.rows_affected());
         }
         Ok(())
     }
@@ -107,6 +107,10 @@ impl Dialect for Postgres {
 
     async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<bool, Error> {
         claim::insert(conn, claim).await
+    }
+
+    fn inserting(claim: &Claim<'_>) -> Option<String> {
+        claim::inserting(claim)
     }
 
     async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {

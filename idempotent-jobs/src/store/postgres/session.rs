@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::{Executor, PgConnection, Postgres};
 
+use super::claim;
 use super::guard::Guard;
 use crate::context::Isolation;
 use crate::store::{StoreError, Terms};
@@ -33,7 +34,8 @@ pub(super) async fn prepare(conn: &mut PgConnection) -> Result<Guard, StoreError
         let why = "the database is set to read-only (default_transaction_read_only)";
         return Err(StoreError::transient(DOING, why));
     }
-    conn.execute("SET default_transaction_read_only = on").await.map_err(failed)?;
+    let settings = format!("SET default_transaction_read_only = on; {}", claim::PREPARING);
+    conn.execute(sqlx::AssertSqlSafe(settings)).await.map_err(failed)?;
     Ok(Guard { synchronous_commit: at_least_on(synchronous_commit) })
 }
 

@@ -63,10 +63,10 @@ impl Dialect for Sqlite {
         conn.execute(sqlx::AssertSqlSafe(sql)).await.map(drop)
     }
 
-    async fn count(conn: &mut SqliteConnection, sql: SqlStr, done: &mut usize) -> Result<(), Error> {
+    async fn count(conn: &mut SqliteConnection, sql: SqlStr, done: &mut Vec<u64>) -> Result<(), Error> {
         let mut ends = conn.execute_many(sql);
-        while ends.try_next().await?.is_some() {
-            *done += 1;
+        while let Some(end) = ends.try_next().await? {
+            done.push(end.rows_affected());
         }
         Ok(())
     }
@@ -114,6 +114,11 @@ impl Dialect for Sqlite {
 
     async fn insert(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<bool, Error> {
         claim::insert(conn, claim).await
+    }
+
+    // Nothing is chained.
+    fn inserting(_: &Claim<'_>) -> Option<String> {
+        None
     }
 
     async fn look(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
