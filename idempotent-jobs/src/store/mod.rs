@@ -158,6 +158,9 @@ pub enum CommitError {
     Unknown(BoxError),
 }
 
+/// The transaction that was opened behind a COMMIT, and what the claim found that was sent with it.
+pub type Ahead<Tx> = Option<(Tx, Option<Claimed>)>;
+
 /// How a rollback found the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rolled {
@@ -237,7 +240,7 @@ pub trait Store: Sized + Send + Sync + 'static {
         budget: Duration,
         next: Terms,
         claim: Claim<'_>,
-    ) -> impl Future<Output = Result<Option<(Self::Tx, Option<Claimed>)>, CommitError>> + Send;
+    ) -> impl Future<Output = Result<Ahead<Self::Tx>, CommitError>> + Send;
     /// The dedup inserts of several messages of one job in one statement; their keys differ. What
     /// each found, in their order. Waits as a single claim does.
     fn claim_all(

@@ -12,8 +12,8 @@ use super::handle::{Tx, depth};
 use super::outcome::judge;
 use super::slots::{Lease, Slots};
 use super::{
-    Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, claims, commit, fault,
-    register,
+    Ahead, Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, claims, commit,
+    fault, register,
 };
 
 /// How long a rollback may take before the connection is closed instead.
@@ -100,7 +100,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         budget: Duration,
         next: Terms,
         claim: Claim<'_>,
-    ) -> Result<Option<(Tx<DB>, Option<Claimed>)>, CommitError> {
+    ) -> Result<Ahead<Tx<DB>>, CommitError> {
         let Some(chain) = commit::chain_of(&tx, &next) else { return self.commit(tx, budget).await.map(|()| None) };
         let Some(inserting) = DB::inserting(&claim) else {
             return Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| (tx, None)));
