@@ -650,6 +650,27 @@ on_postgres! {
         assert_eq!(bed.effects().await, 1);
     }
 
+    async fn db_13_a_claim_behind_a_commit_waits_for_nobody_and_the_commit_counts(bed) {
+        let store = bed.open(2).await;
+        let holder = fresh::<PgBed>(&store, &message("[2]", 2)).await;
+        let mut tx = fresh::<PgBed>(&store, &message("[1]", 1)).await;
+        effect::<PgBed>(&mut tx, 1).await;
+        let opened = store.commit_and_claim(tx, BUDGET, TERMS, message("[2]", 2).claim()).await.unwrap();
+        assert!(opened.is_none(), "the claim failed, and its connection is closed");
+        assert_stored(bed, 1, 1).await;
+        store.rollback(holder).await;
+
+        // What hurried the claim is over with it.
+        let tx = fresh::<PgBed>(&store, &message("[3]", 3)).await;
+        let opened = store.commit_and_claim(tx, BUDGET, TERMS, message("[4]", 4).claim()).await.unwrap();
+        let (mut tx, claimed) = opened.unwrap();
+        assert!(claimed);
+        let limit: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(&mut tx).await.unwrap();
+        assert_eq!(limit, "10s");
+        store.rollback(tx).await;
+        assert_stored(bed, 2, 1).await;
+    }
+
     async fn a_statement_the_handler_did_not_wait_for_is_seen_before_a_chain(bed) {
         let store = bed.open(1).await;
         let mut tx = fresh::<PgBed>(&store, &message("[1]", 5)).await;

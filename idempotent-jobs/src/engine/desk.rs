@@ -9,7 +9,7 @@ use super::{Engine, Progress, Routed, terms};
 use crate::context::Isolation;
 use crate::job::Prepared;
 use crate::message::Message;
-use crate::store::{Claimed, CommitError, Store, StoreError, Terms};
+use crate::store::{CommitError, Store, StoreError, Terms};
 
 /// A transaction that is open and not used, and the messages taken to use it.
 ///
@@ -35,7 +35,6 @@ struct Ahead {
     job: &'static str,
     message: Arc<Message>,
     prepared: Prepared,
-    claimed: Claimed,
 }
 
 impl<S: Store> Default for Desk<S> {
@@ -58,11 +57,10 @@ impl<S: Store> Desk<S> {
     }
 
     /// The open transaction, if it holds the claim of this message for this job.
-    pub fn claimed(&mut self, job: &Routed<S>, message: &Arc<Message>) -> Option<(S::Tx, Prepared, Claimed)> {
+    pub fn claimed(&mut self, job: &Routed<S>, message: &Arc<Message>) -> Option<(S::Tx, Prepared)> {
         let its = |ahead: &mut Ahead| ahead.job == job.spec().name && Arc::ptr_eq(&ahead.message, message);
         let Open { tx, claim, .. } = self.open.take_if(|open| open.claim.as_mut().is_some_and(its))?;
-        let Ahead { prepared, claimed, .. } = claim?;
-        Some((tx, prepared, claimed))
+        Some((tx, claim?.prepared))
     }
 
     /// Keeps a transaction in which nothing was written. Under the higher isolation levels its
@@ -118,7 +116,7 @@ impl<S: Store> Desk<S> {
         let claim = engine.claim(spec, &prepared, &message);
         let opened = engine.store.commit_and_claim(tx, budget, terms, claim).await?;
         self.open = opened.map(|(tx, claimed)| {
-            let claim = claimed.map(|claimed| Ahead { job: spec.name, message, prepared, claimed });
+            let claim = claimed.then(|| Ahead { job: spec.name, message, prepared });
             Open { tx, terms, claim }
         });
         Ok(())
@@ -127,6 +125,11 @@ impl<S: Store> Desk<S> {
     fn begun(&mut self, opened: Result<Option<S::Tx>, CommitError>, terms: Terms) -> Result<(), CommitError> {
         self.open = opened?.map(|tx| Open { tx, terms, claim: None });
         Ok(())
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Ends a transaction that nothing came for.

@@ -30,9 +30,9 @@ pub(super) async fn attempt<S: Store>(
     let spec = job.spec();
     let ends = Instant::now() + spec.timeout;
     let (mut tx, prepared, claimed) = match desk.claimed(job, message) {
-        Some((tx, prepared, claimed)) => {
+        Some((tx, prepared)) => {
             note(&prepared);
-            (tx, prepared, claimed)
+            (tx, prepared, Claimed::Fresh)
         }
         None => match claim(engine, desk, job, message, ends).await {
             Ok(claimed) => claimed,

@@ -30,6 +30,11 @@ struct Open {
 const STUMBLES_TOGETHER: u32 = 2;
 
 impl Progress {
+    /// Whether nothing was tried yet.
+    pub fn is_new(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// Takes stock before the first attempt.
     pub fn open(&mut self, jobs: &[usize]) {
         let all = || jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None }).collect();

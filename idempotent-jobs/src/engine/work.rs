@@ -49,8 +49,10 @@ impl<S: Store> Engine<S> {
             // Before looking: whoever makes a lane ready behind this look is to see that it is idle.
             let idle = Idle::of(self);
             let (next, more) = self.take();
-            if !matches!(next, Next::Group(_)) {
+            if !matches!(next, Next::Group(_)) && desk.is_open() {
+                drop(idle);
                 desk.clear(self).await;
+                continue;
             }
             match next {
                 Next::Group(group) => {
@@ -104,12 +106,13 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The job that a group is for first, and the message, if it is one alone for that job alone.
+    /// The job that a group is for first, and the message, if it is a new one by itself for that
+    /// job alone.
     /// A look needs no transaction.
     pub(super) fn first_of(&self, group: &Group<Progress>) -> Option<(&Routed<S>, Option<Arc<Message>>)> {
         let jobs = &self.classes.class(group.class).jobs;
         let job = &self.jobs[*jobs.first().filter(|_| !group.looking)?];
-        let alone = jobs.len() == 1 && group.tasks.len() == 1;
+        let alone = jobs.len() == 1 && group.tasks.len() == 1 && group.tasks[0].progress.is_new();
         Some((job, alone.then(|| Arc::clone(&group.tasks[0].message))))
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn chain_of<DB: Dialect>(tx: &Tx<DB>, next: &Terms) -> Option<Chain> 
 /// Commits and begins in one trip. Whatever fails closes the connection: the driver still
 /// counts one transaction when the server may be in none, and the next claim would be written
 /// by itself, without its effects. Which statement failed says what that means. Gives the rows
-/// that the last statement wrote.
+/// that its statements wrote.
 pub(super) async fn chain<DB: Dialect>(
     tx: Tx<DB>,
     chain: Chain,
@@ -101,7 +101,7 @@ pub(super) async fn chain<DB: Dialect>(
     match answer {
         Ok(Ok(())) if done == chain.all => {
             session.settled = Some(next.timeout);
-            Ok(Some((Tx::new(lease, next), ends.last().copied().unwrap_or(0))))
+            Ok(Some((Tx::new(lease, next), ends.iter().sum())))
         }
         _ if done > chain.before => Ok(None),
         // One that ends the session proves nothing, wherever it comes: a proxy that lost the

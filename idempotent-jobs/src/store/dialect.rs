@@ -77,8 +77,9 @@ pub trait Dialect: Database + fmt::Debug {
 
     /// The dedup insert: whether a row was written.
     fn insert(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// The dedup insert as a text to be sent behind others, where that is possible.
-    fn inserting(claim: &Claim<'_>) -> Option<String>;
+    /// The dedup insert as statements to be sent behind others, where that is possible, in a
+    /// transaction of these terms. It fails where it would have to wait.
+    fn inserting(guard: &Self::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]>;
     /// The row that stands in its way.
     fn look(
         conn: &mut Self::Connection,
@@ -125,13 +126,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    pub(super) fn new(closing: &[String], commit: &str, opening: &[String]) -> Self {
-        let statements: Vec<&str> =
-            closing.iter().map(String::as_str).chain([commit]).chain(opening.iter().map(String::as_str)).collect();
-        let sql: Arc<str> = statements.join("; ").into();
-        Self { sql: AssertSqlSafe(sql).into_sql_str(), before: closing.len(), all: statements.len() }
-    }
-
     /// With one more statement.
     pub(super) fn and(self, last: &str) -> Self {
         let sql: Arc<str> = format!("{}; {last}", self.sql.as_str()).into();

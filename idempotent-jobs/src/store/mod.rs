@@ -158,8 +158,8 @@ pub enum CommitError {
     Unknown(BoxError),
 }
 
-/// The transaction that was opened behind a COMMIT, and what the claim found that was sent with it.
-pub type Ahead<Tx> = Option<(Tx, Option<Claimed>)>;
+/// The transaction that was opened behind a COMMIT, and whether it holds the claim sent with it.
+pub type Ahead<Tx> = Option<(Tx, bool)>;
 
 /// How a rollback found the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +192,7 @@ pub type Committed<'a> = &'a (dyn Fn(&str, i32) -> Option<i64> + Send + Sync);
 
 /// The port to a database.
 ///
-/// Invariant: after `commit` or `commit_and_begin` returned `Ok`, the claim and every write made
+/// Invariant: after `commit` or one of its kin returned `Ok`, the claim and every write made
 /// through the handle are durable; after anything but `Ok` and `Unknown`, none is.
 pub trait Store: Sized + Send + Sync + 'static {
     /// The handle lent to jobs.
@@ -232,8 +232,8 @@ pub trait Store: Sized + Send + Sync + 'static {
         next: Terms,
     ) -> impl Future<Output = Result<Option<Self::Tx>, CommitError>> + Send;
     /// [`commit_and_begin`](Self::commit_and_begin), and the next transaction's claim in the same
-    /// trip; what it found, if it could be sent. When the claim has to wait for another
-    /// transaction, so has the answer to COMMIT.
+    /// trip. It is made at once or not at all: whoever has to wait for another transaction, or to
+    /// know what is in the way, claims again. `None` also when the claim failed.
     fn commit_and_claim(
         &self,
         tx: Self::Tx,

@@ -45,10 +45,13 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn warm(&self) {
-        let opening = (0..self.slots.size()).map(|_| self.slots.acquire());
-        // Held until all are there: one that came back early would be taken again.
-        let leases = futures_util::future::join_all(opening).await;
-        leases.into_iter().flatten().for_each(|lease| self.slots.give_back(lease));
+        // All slots are taken before the first connection is there to be taken again.
+        let opening = (0..self.slots.size()).map(|_| async {
+            if let Ok(lease) = self.slots.acquire().await {
+                self.slots.give_back(lease);
+            }
+        });
+        futures_util::future::join_all(opening).await;
     }
 
     async fn register(&self, jobs: &[JobRow<'_>], committed: Committed<'_>) -> Result<Vec<String>, StoreError> {
@@ -102,17 +105,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         claim: Claim<'_>,
     ) -> Result<Ahead<Tx<DB>>, CommitError> {
         let Some(chain) = commit::chain_of(&tx, &next) else { return self.commit(tx, budget).await.map(|()| None) };
-        let Some(inserting) = DB::inserting(&claim) else {
-            return Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| (tx, None)));
-        };
-        let Some((mut tx, rows)) = commit::chain(tx, chain.and(&inserting), budget, next).await? else {
-            return Ok(None);
-        };
-        if rows == 1 {
-            return Ok(Some((tx, Some(Claimed::Fresh))));
-        }
-        // What is committed stays so, whatever comes of the claim.
-        Ok(self.stored(&mut tx, claim).await.ok().map(|claimed| (tx, Some(claimed))))
+        let inserting = DB::inserting(&tx.lease.session.guard, &claim, &next);
+        let chain = inserting.iter().flatten().fold(chain, |chain, statement| chain.and(statement));
+        let opened = commit::chain(tx, chain, budget, next).await?;
+        Ok(opened.map(|(tx, rows)| (tx, inserting.is_some() && rows == 1)))
     }
 
     async fn claim_all(&self, tx: &mut Tx<DB>, claims: &[Claim<'_>]) -> Result<Vec<Claimed>, StoreError> {

@@ -2,8 +2,11 @@
 
 use sqlx::{Error, PgConnection, Row};
 
-use crate::store::Claim;
+use super::guard::Guard;
+use super::session::limits;
+use crate::key::hex;
 use crate::store::outcome::Stored;
+use crate::store::{Claim, Terms};
 
 /// Whether the key was free. Waits for another transaction that holds it.
 pub(super) async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<bool, Error> {
@@ -32,20 +35,27 @@ pub(super) const PREPARING: &str = "PREPARE idempotent_jobs_claim \
      (job, key, fingerprint, scheme, \"group\", topic, partition, \"offset\") \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING";
 
-/// The same insert as text. The texts of a simple query end at a NUL, which is left to the driver
-/// to refuse.
-pub(super) fn inserting(claim: &Claim<'_>) -> Option<String> {
+/// The same insert as text, with next to no patience: the answer to the COMMIT before it waits too.
+///
+/// The whole text is converted to the database's encoding before any of it runs, so what may not
+/// be convertible is left to the insert by itself. So are texts with a NUL, at which a text ends.
+pub(super) fn inserting(guard: &Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
     let key = claim.key.stored();
     let texts = [claim.job, &key, claim.scheme, claim.group, &claim.at.topic];
-    if texts.iter().any(|text| text.contains('\0')) {
+    if texts.iter().any(|text| text.contains('\0') || !(guard.utf8 || text.is_ascii())) {
         return None;
     }
     let [job, key, scheme, group, topic] = texts.map(literal);
-    let fingerprint = crate::key::hex(&claim.fingerprint.0);
+    let fingerprint = hex(&claim.fingerprint.0);
     let (partition, offset) = (claim.at.partition, claim.at.offset);
-    Some(format!(
-        "EXECUTE idempotent_jobs_claim ({job}, {key}, E'\\\\x{fingerprint}', {scheme}, {group}, {topic}, {partition}, {offset})"
-    ))
+    Some([
+        "SET LOCAL lock_timeout = 20".to_owned(),
+        format!(
+            "EXECUTE idempotent_jobs_claim \
+             ({job}, {key}, E'\\\\x{fingerprint}', {scheme}, {group}, {topic}, {partition}, {offset})"
+        ),
+        format!("SET LOCAL {}", limits(terms.timeout)[0]),
+    ])
 }
 
 /// A text that reads the same whatever `standard_conforming_strings` says.

@@ -1,9 +1,11 @@
 //! The seal, the guard before COMMIT, and what their failures say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::session::limits;
 use crate::store::dialect::{Broken, Chain};
@@ -12,6 +14,8 @@ use crate::store::dialect::{Broken, Chain};
 pub struct Guard {
     /// At least `on`, whatever a handler sets.
     pub(super) synchronous_commit: String,
+    /// Whether every text can be stored.
+    pub(super) utf8: bool,
 }
 
 /// A row whose deferred trigger raises at every COMMIT but ours. Deferred is said once more,
@@ -43,7 +47,11 @@ pub(super) fn closing(guard: &Guard, mark: &str, sealed: bool, settle: Option<Du
 
 /// The next transaction has the isolation of the last, and what SET LOCAL set ends with it.
 pub(super) fn chain(guard: &Guard, mark: &str, settle: Option<Duration>) -> Chain {
-    Chain::new(&closing(guard, mark, false, settle), "COMMIT AND CHAIN", &[format!("SAVEPOINT {mark}")])
+    let mut statements = closing(guard, mark, false, settle);
+    let before = statements.len();
+    statements.extend(["COMMIT AND CHAIN".to_owned(), format!("SAVEPOINT {mark}")]);
+    let sql: Arc<str> = statements.join("; ").into();
+    Chain { sql: AssertSqlSafe(sql).into_sql_str(), before, all: statements.len() }
 }
 
 /// What a failure of `closing` says.

@@ -109,8 +109,8 @@ impl Dialect for Postgres {
         claim::insert(conn, claim).await
     }
 
-    fn inserting(claim: &Claim<'_>) -> Option<String> {
-        claim::inserting(claim)
+    fn inserting(guard: &guard::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
+        claim::inserting(guard, claim, terms)
     }
 
     async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {

@@ -117,7 +117,7 @@ impl Dialect for Sqlite {
     }
 
     // Nothing is chained.
-    fn inserting(_: &Claim<'_>) -> Option<String> {
+    fn inserting(_: &guard::Guard, _: &Claim<'_>, _: &Terms) -> Option<[String; 3]> {
         None
     }
 
