@@ -93,6 +93,14 @@ impl Outcome {
         }
     }
 
+    /// Whether it was the database's passing trouble.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Failed(Failure { fault, .. }) => *fault,
+            _ => Fault::Lasting,
+        }
+    }
+
     /// The word for metrics and spans.
     pub fn as_str(&self) -> &'static str {
         match self {

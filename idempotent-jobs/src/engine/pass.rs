@@ -3,7 +3,7 @@
 //! Invariant: a job is given the messages of a lane in their order, and none while an earlier
 //! one of its lane is not settled by it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::{Instrument, Span};
 
@@ -13,7 +13,10 @@ use super::lanes::{Back, End, Group, Task};
 use super::outcome::Outcome;
 use super::together::{Member, Undone, together};
 use super::{Engine, Progress, report, terms};
-use crate::store::Store;
+use crate::store::{Fault, Store};
+
+/// How long a worker makes good what was undone before it leaves the rest to others.
+const EACH: Duration = Duration::from_secs(1);
 
 impl<S: Store> Engine<S> {
     /// Gives the messages of a group to every job that has not settled them yet.
@@ -73,8 +76,8 @@ impl<S: Store> Engine<S> {
                 self.run_one(job, &mut tasks[chunk[0]], desk).await;
             } else if let Err(undone) = self.run_together(job, &chunk, tasks, desk).await {
                 self.paces[job].undone(spec, chunk.len(), &undone);
-                // By whoever is free: this worker alone would keep their lanes for long.
-                chunk.iter().for_each(|at| tasks[*at].progress.alone = true);
+                let tried = self.run_each(job, &chunk, tasks, desk).await;
+                chunk[tried..].iter().for_each(|at| tasks[*at].progress.alone = true);
             }
         }
     }
@@ -91,14 +94,38 @@ impl<S: Store> Engine<S> {
         choose(job, limit, tasks, from, |task| task.progress.is_due(job, now) && lanes.may_start(task))
     }
 
+    /// What was undone runs one by one, in order, and the neighbours of a bad message before
+    /// anything stops for it. What takes longer is left to whoever is free, since the lanes of all
+    /// of them wait; and trouble of the database would meet each. How many had their turn.
+    async fn run_each(&self, job: usize, chunk: &[usize], tasks: &mut [Task<Progress>], desk: &mut Desk<S>) -> usize {
+        let until = Instant::now() + EACH;
+        for (nth, at) in chunk.iter().copied().enumerate() {
+            let now = Instant::now();
+            if now >= until || *self.stopping.borrow() || self.is_asleep() {
+                return nth;
+            }
+            let task = &tasks[at];
+            if is_held(job, tasks, at) || !task.progress.is_due(job, now) || !self.lanes().may_start(task) {
+                continue;
+            }
+            desk.then = Some(terms(self.jobs[job].spec()));
+            if self.run_one(job, &mut tasks[at], desk).await == Fault::Transient {
+                return nth;
+            }
+        }
+        chunk.len()
+    }
+
     /// One attempt in a transaction of its own.
-    async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) {
+    async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
         let outcome = attempt(self, desk, routed, &task.message, standing.failures + 1).instrument(span.clone()).await;
         self.paces[job].ran(began.elapsed(), 1);
+        let fault = outcome.fault();
         span.in_scope(|| self.enter(job, task, outcome, began));
+        fault
     }
 
     /// One transaction for all of them. An error: nothing of it is stored.
