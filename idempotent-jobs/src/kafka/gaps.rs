@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 use super::Partition;
 use super::faults::Fault;
@@ -73,7 +73,8 @@ pub(super) fn find<C: ConsumerContext>(
     let mut looked = false;
     for (partition, next) in partitions {
         if let (Ok(Some(next)), Some(start)) = (&next, starts.get(&partition)) {
-            found.push((partition.clone(), Ok(gap(&partition, *next, *start))));
+            let result = if next < start { look(consumer, &partition, *next, budget) } else { Ok(None) };
+            found.push((partition, result));
             looked = true;
             continue;
         }
@@ -92,11 +93,15 @@ pub(super) fn find<C: ConsumerContext>(
 
 fn look<C: ConsumerContext>(consumer: &BaseConsumer<C>, partition: &Partition, next: i64, timeout: Duration) -> Found {
     let (start, _) = consumer.fetch_watermarks(&partition.topic, partition.number, timeout)?;
-    Ok(gap(partition, next, start))
-}
-
-fn gap(partition: &Partition, next: i64, start: i64) -> Option<Gap> {
-    (next < start).then(|| Gap { partition: partition.clone(), next, start })
+    if start <= next {
+        return Ok(None);
+    }
+    // librdkafka asks for both ends at once, and an answer may be taken for the other's when one
+    // of them is an error. What stops a worker has to be said twice, in two ways.
+    match starts(consumer, [partition].into_iter(), timeout).get(partition) {
+        Some(again) if *again == start => Ok(Some(Gap { partition: partition.clone(), next, start })),
+        _ => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut)),
+    }
 }
 
 /// Where the logs start, as far as the brokers say it.
