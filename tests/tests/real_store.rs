@@ -650,6 +650,21 @@ on_postgres! {
         assert_eq!(bed.effects().await, 1);
     }
 
+    async fn db_15_a_transaction_left_idle_is_ended_by_the_server_and_costs_no_attempt(bed) {
+        let store = bed.open(1).await;
+        let mut tx = store.begin(Terms { timeout: Duration::from_millis(200), ..TERMS }).await.unwrap();
+        assert_eq!(store.claim(&mut tx, message("[1]", 1).claim()).await.unwrap(), Claimed::Fresh);
+        let pid = PgBed::pid(&mut tx).await;
+        let alive = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+        let ended = async { while bed.count(alive.clone()).await > 0 {} };
+        tokio::time::timeout(BUDGET, ended).await.expect("the server does not wait for ever");
+        let error = PgBed::run(&mut tx, "INSERT INTO effects (id) VALUES (1)".into()).await.unwrap_err();
+        assert_eq!(PostgresStore::fault(&error), Fault::Transient, "{error}");
+        assert!(error.to_string().contains("idle-in-transaction"), "{error}");
+        drop(tx);
+        assert_stored(bed, 0, 0).await;
+    }
+
     async fn db_13_a_claim_behind_a_commit_waits_for_nobody_and_the_commit_counts(bed) {
         let store = bed.open(2).await;
         let holder = fresh::<PgBed>(&store, &message("[2]", 2)).await;

@@ -107,8 +107,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// The job that a group is for first, and the message, if it is a new one by itself for that
-    /// job alone.
-    /// A look needs no transaction.
+    /// job alone. A look needs no transaction.
     pub(super) fn first_of(&self, group: &Group<Progress>) -> Option<(&Routed<S>, Option<Arc<Message>>)> {
         let jobs = &self.classes.class(group.class).jobs;
         let job = &self.jobs[*jobs.first().filter(|_| !group.looking)?];
