@@ -149,13 +149,15 @@ async fn a_dropped_attempt_gives_up_the_write_lock_in_the_middle_of_a_statement(
 async fn an_error_that_ends_the_transaction_fails_the_attempt() {
     let bed = SqliteBed::new().await;
     let store = bed.open(1).await;
-    let mut tx = fresh::<SqliteBed>(&store, &message("[1]", 5)).await;
-    effect::<SqliteBed>(&mut tx, 1).await;
-    SqliteBed::run(&mut tx, "INSERT OR ROLLBACK INTO effects (id) VALUES (1)".into()).await.unwrap_err();
-    let _ = SqliteBed::run(&mut tx, "INSERT INTO effects (id) VALUES (2)".into()).await;
-    let committed = store.commit(tx, BUDGET).await.unwrap_err();
-    assert!(committed.to_string().contains("a statement failed"), "{committed}");
-    assert_stored(&bed, 0, 0).await;
+    for more in ["INSERT INTO effects (id) VALUES (2)", "SELECT 1", "UPDATE effects SET id = 3"] {
+        let mut tx = fresh::<SqliteBed>(&store, &message("[1]", 5)).await;
+        effect::<SqliteBed>(&mut tx, 1).await;
+        SqliteBed::run(&mut tx, "INSERT OR ROLLBACK INTO effects (id) VALUES (1)".into()).await.unwrap_err();
+        let _ = SqliteBed::run(&mut tx, more.into()).await;
+        let committed = store.commit(tx, BUDGET).await.unwrap_err();
+        assert!(committed.to_string().contains("a statement failed"), "{more}: {committed}");
+        assert_stored(&bed, 0, 0).await;
+    }
 
     let mut tx = fresh::<SqliteBed>(&store, &message("[1]", 5)).await;
     effect::<SqliteBed>(&mut tx, 1).await;

@@ -9,7 +9,7 @@ use super::{Engine, Progress, Routed, terms};
 use crate::context::Isolation;
 use crate::job::Prepared;
 use crate::message::Message;
-use crate::store::{CommitError, Store, StoreError, Terms};
+use crate::store::{Claim, Claimed, CommitError, Store, StoreError, Terms};
 
 /// A transaction that is open and not used, and the messages taken to use it.
 ///
@@ -46,14 +46,33 @@ impl<S: Store> Default for Desk<S> {
 impl<S: Store> Desk<S> {
     /// The open transaction if it fits, or a new one.
     pub async fn begin(&mut self, engine: &Engine<S>, terms: Terms) -> Result<S::Tx, StoreError> {
-        match self.open.take() {
-            Some(Open { tx, terms: opened, claim: None }) if opened == terms => Ok(tx),
-            Some(Open { tx, .. }) => {
-                engine.store.rollback(tx).await;
-                engine.store.begin(terms).await
-            }
+        match self.take(engine, terms).await {
+            Some(tx) => Ok(tx),
             None => engine.store.begin(terms).await,
         }
+    }
+
+    /// The open transaction if it fits; one that does not is ended.
+    async fn take(&mut self, engine: &Engine<S>, terms: Terms) -> Option<S::Tx> {
+        match self.open.take()? {
+            Open { tx, terms: opened, claim: None } if opened == terms => Some(tx),
+            Open { tx, .. } => {
+                engine.store.rollback(tx).await;
+                None
+            }
+        }
+    }
+
+    /// A transaction and what its claim found: the open one if it fits, or a new one.
+    pub async fn begin_and_claim(
+        &mut self,
+        engine: &Engine<S>,
+        terms: Terms,
+        claim: Claim<'_>,
+        budget: Duration,
+    ) -> Result<(S::Tx, Claimed), StoreError> {
+        let open = self.take(engine, terms).await;
+        engine.store.begin_and_claim(open, terms, claim, budget).await
     }
 
     /// The open transaction, if it holds the claim of this message for this job.

@@ -81,16 +81,11 @@ async fn claim<S: Store>(
     let spec = job.spec();
     let prepared = prepare(job, message).map_err(Outcome::Dead)?;
     note(&prepared);
-    // No job has run yet: whatever the database says here, no message is to blame.
-    let begun = desk.begin(engine, terms(spec)).await;
-    let mut tx = begun.map_err(|error| Failure::transient(error.to_string()))?;
-    match timeout_at(ends, engine.store.claim(&mut tx, engine.claim(spec, &prepared, message))).await {
-        Ok(Ok(claimed)) => Ok((tx, prepared, claimed)),
-        Ok(Err(error)) => {
-            engine.store.rollback(tx).await;
-            Err(Failure::from(error).into())
-        }
-        Err(_) => Err(Failure::transient("the claim had no answer in time; its connection is closed").into()),
+    // No job has run yet: whatever the database says before the claim, no message is to blame.
+    let left = ends.saturating_duration_since(Instant::now());
+    match desk.begin_and_claim(engine, terms(spec), engine.claim(spec, &prepared, message), left).await {
+        Ok((tx, claimed)) => Ok((tx, prepared, claimed)),
+        Err(error) => Err(Failure::from(error).into()),
     }
 }
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use sqlx::Error;
-use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::dialect::{Broken, Chain, Dialect};
-use super::handle::{CUT, Notes, Tx, depth};
+use super::dialect::{Broken, Chain, Dialect, depth};
+use super::handle::{CUT, Notes, Tx};
 use super::slots::Lease;
 use super::transaction::{LEAST, ROLLBACK, undo};
 use super::{CommitError, StoreError, Terms, fault};
@@ -30,7 +29,8 @@ pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<
     // Once a session, which mostly serves jobs of the same terms.
     let settle = (session.settled.is_none() && !notes.tainted).then_some(terms.timeout);
     let closing = DB::closing(&session.guard, &session.mark, notes.lent, settle);
-    match timeout_at(deadline, DB::run(&mut session.conn, closing)).await {
+    let closed = async { if closing.is_empty() { Ok(()) } else { DB::run(&mut session.conn, closing).await } };
+    match timeout_at(deadline, closed).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(diagnose(lease, notes, error).await),
         Err(_) => {
@@ -47,10 +47,14 @@ pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<
         return Err(CommitError::SavepointLeft);
     }
     DB::permit(&session.guard, true);
-    let answer = timeout_at(deadline, DB::TransactionManager::commit(&mut session.conn)).await;
+    let answer = timeout_at(deadline, DB::commit(&mut session.conn)).await;
     DB::permit(&session.guard, false);
     match answer {
+        Ok(Ok(())) if DB::ended(&session.guard) => return Err(gone(notes)),
         Ok(Ok(())) => {}
+        Ok(Err(Error::Database(error))) if DB::ended(&session.guard) && DB::broken(&*error) == Broken::Gone => {
+            return Err(gone(notes));
+        }
         Ok(Err(Error::Database(error))) if DB::proves_rollback(&*error) => {
             return Err(CommitError::Refused(StoreError::driver::<DB>(COMMITTING, Error::Database(error))));
         }
@@ -138,7 +142,7 @@ async fn diagnose<DB: Dialect>(mut lease: Lease<DB>, mut notes: Notes<DB>, error
         Error::Database(error) => DB::broken(&**error),
         _ => Broken::Lost,
     };
-    let gone = match broken {
+    let is_gone = match broken {
         Broken::Lost => {
             return CommitError::Refused(StoreError {
                 doing: CLOSING,
@@ -153,7 +157,12 @@ async fn diagnose<DB: Dialect>(mut lease: Lease<DB>, mut notes: Notes<DB>, error
             Ok(Err(Error::Database(error))) if DB::broken(&*error) == Broken::Gone
         ),
     };
-    if gone && notes.ended_by_handler() {
+    if is_gone { gone(notes) } else { CommitError::Swallowed { first: notes.first_error } }
+}
+
+/// Why the transaction that was opened is not there any more.
+fn gone<DB: Dialect>(notes: Notes<DB>) -> CommitError {
+    if notes.ended_by_handler() {
         CommitError::EndedByHandler
     } else {
         CommitError::Swallowed { first: notes.first_error }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, Database, Error, SqlSafeStr, SqlStr};
+use sqlx_core::transaction::TransactionManager;
 
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
@@ -27,6 +28,8 @@ pub trait Dialect: Database + fmt::Debug {
     const DATABASE: &'static str;
     /// Whether the next transaction may begin in the trip of a commit.
     const CHAINS: bool;
+    /// Whether the session itself sees the end of a transaction that nobody was allowed to end.
+    const WATCHES: bool;
     /// How its statements are told apart.
     const SYNTAX: Syntax;
     /// What the guard keeps beside a connection; dropped before it.
@@ -63,7 +66,15 @@ pub trait Dialect: Database + fmt::Debug {
     fn chain(guard: &Self::Guard, mark: &str, settle: Option<Duration>) -> Option<Chain>;
     /// Our own COMMIT begins (`true`) or is over.
     fn permit(guard: &Self::Guard, commit: bool);
-    /// What a failure of `closing` says.
+    /// COMMIT. The driver may go on counting the transaction, and the session is then
+    /// [between](between) two.
+    fn commit(conn: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
+    /// A transaction of ours was opened.
+    fn begun(guard: &Self::Guard);
+    /// Whether that transaction is known to be gone, whatever COMMIT answered. Always `false`
+    /// where nobody [watches](Self::WATCHES).
+    fn ended(guard: &Self::Guard) -> bool;
+    /// What a failure of `closing`, or of COMMIT, says.
     fn broken(error: &dyn DatabaseError) -> Broken;
     /// Whether an error that answers COMMIT proves that nothing was committed.
     fn proves_rollback(error: &dyn DatabaseError) -> bool;
@@ -77,6 +88,13 @@ pub trait Dialect: Database + fmt::Debug {
 
     /// The dedup insert: whether a row was written.
     fn insert(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// `opening` and the dedup insert, on a session that is [between](between) transactions:
+    /// whether a row was written. An error says whether the insert was reached.
+    fn open_and_insert(
+        conn: &mut Self::Connection,
+        opening: &str,
+        claim: &Claim<'_>,
+    ) -> impl Future<Output = Result<bool, (Error, bool)>> + Send;
     /// The dedup insert as statements to be sent behind others, where that is possible, in a
     /// transaction of these terms. It fails where it would have to wait.
     fn inserting(guard: &Self::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]>;
@@ -112,6 +130,17 @@ pub trait Dialect: Database + fmt::Debug {
         conn: &mut Self::Connection,
         job: &JobRow<'_>,
     ) -> impl Future<Output = Result<Vec<Highest>, Error>> + Send;
+}
+
+/// Whether the driver counts a transaction that is over, so that the next one is opened without
+/// it. For an idle session only.
+pub(super) fn between<DB: Dialect>(conn: &DB::Connection) -> bool {
+    depth::<DB>(conn) == 1
+}
+
+/// How deep sqlx believes the connection to be in transactions and savepoints.
+pub(super) fn depth<DB: Dialect>(conn: &DB::Connection) -> usize {
+    DB::TransactionManager::get_transaction_depth(conn)
 }
 
 /// A string that closes a transaction and opens the next one.

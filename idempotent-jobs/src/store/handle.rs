@@ -3,8 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use sqlx::{Connection, Database, Error, Execute, SqlStr};
-use sqlx_core::transaction::TransactionManager;
+use sqlx::{Database, Error, Execute, SqlStr};
 
 use super::Terms;
 use super::describe::brief;
@@ -229,14 +228,6 @@ impl<DB: Database> Execute<'_, DB> for Admitted<DB> {
     fn persistent(&self) -> bool {
         self.persistent
     }
-}
-
-/// How deep sqlx believes the connection to be in transactions and savepoints.
-pub(super) fn depth<DB: Database>(conn: &DB::Connection) -> usize
-where
-    DB::Connection: Connection,
-{
-    DB::TransactionManager::get_transaction_depth(conn)
 }
 
 impl<DB: Dialect> Handle for Tx<DB> {

@@ -217,6 +217,17 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn begin(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
     /// The dedup insert. Waits for another transaction that holds the same key, within the terms.
     fn claim(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    /// [`begin`](Self::begin) and [`claim`](Self::claim), in one trip where the database allows; an
+    /// `open` transaction of these terms is used instead of a new one. The claim has its answer
+    /// within the budget or two seconds, whichever is longer. An error before it is transient: no
+    /// message is to blame.
+    fn begin_and_claim(
+        &self,
+        open: Option<Self::Tx>,
+        terms: Terms,
+        claim: Claim<'_>,
+        budget: Duration,
+    ) -> impl Future<Output = Result<(Self::Tx, Claimed), StoreError>> + Send;
     /// Guard, then commit, within the budget or two seconds, whichever is longer: what a handler
     /// that ended in time has done is not thrown away for the last instants. The future must be
     /// polled to its end; dropped, it counts as `Unknown`.

@@ -3,14 +3,15 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use sqlx::Error;
+use futures_util::TryFutureExt;
+use sqlx::{Error, SqlSafeStr};
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::timeout;
 
-use super::dialect::{Broken, Dialect};
-use super::handle::{Tx, depth};
+use super::dialect::{Broken, Dialect, between, depth};
+use super::handle::Tx;
 use super::outcome::judge;
-use super::slots::{Lease, Slots};
+use super::slots::{Lease, Slots, within};
 use super::{
     Ahead, Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, claims, commit,
     fault, register,
@@ -59,18 +60,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn begin(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {
-        let mut lease = self.slots.acquire().await?;
-        let opened = open(&mut lease, &terms).await;
-        match opened {
-            Ok(()) => Ok(Tx::new(lease, terms)),
-            // A kept connection may have died while it was idle; nothing was begun on it.
-            Err(error) if lease.kept && died::<DB>(&error) => {
-                lease = self.slots.renew(lease).await?;
-                open(&mut lease, &terms).await?;
-                Ok(Tx::new(lease, terms))
-            }
-            Err(error) => Err(error),
-        }
+        let lease = self.slots.acquire().await?;
+        self.begin_on(lease, terms).await
     }
 
     async fn claim(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
@@ -81,6 +72,26 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             return Ok(Claimed::Fresh);
         }
         self.stored(tx, claim).await
+    }
+
+    async fn begin_and_claim(
+        &self,
+        open: Option<Tx<DB>>,
+        terms: Terms,
+        claim: Claim<'_>,
+        budget: Duration,
+    ) -> Result<(Tx<DB>, Claimed), StoreError> {
+        let budget = budget.max(LEAST);
+        let blameless = |error: StoreError| StoreError { fault: Fault::Transient, ..error };
+        if let Some(tx) = open {
+            return self.claim_within(tx, claim, budget).await;
+        }
+        let lease = self.slots.acquire().await.map_err(blameless)?;
+        if between::<DB>(&lease.session.conn) {
+            return self.open_and_claim(lease, terms, claim, budget).await;
+        }
+        let tx = self.begin_on(lease, terms).await.map_err(blameless)?;
+        self.claim_within(tx, claim, budget).await
     }
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
@@ -166,6 +177,58 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
+    async fn begin_on(&self, mut lease: Lease<DB>, terms: Terms) -> Result<Tx<DB>, StoreError> {
+        let opened = open(&mut lease, &terms).await;
+        match opened {
+            Ok(()) => Ok(Tx::new(lease, terms)),
+            // A kept connection may have died while it was idle; nothing was begun on it.
+            Err(error) if lease.kept && died::<DB>(&error) => {
+                lease = self.slots.renew(lease).await?;
+                open(&mut lease, &terms).await?;
+                Ok(Tx::new(lease, terms))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A claim without an answer leaves a connection that is closed; one that fails does not.
+    async fn claim_within(
+        &self,
+        mut tx: Tx<DB>,
+        claim: Claim<'_>,
+        budget: Duration,
+    ) -> Result<(Tx<DB>, Claimed), StoreError> {
+        match timeout(budget, self.claim(&mut tx, claim)).await {
+            Ok(Ok(claimed)) => Ok((tx, claimed)),
+            Ok(Err(error)) => {
+                self.rollback(tx).await;
+                Err(error)
+            }
+            Err(_) => Err(StoreError::transient(CLAIMING, format!("no answer within {budget:?}"))),
+        }
+    }
+
+    /// On a session that is between transactions.
+    async fn open_and_claim(
+        &self,
+        mut lease: Lease<DB>,
+        terms: Terms,
+        claim: Claim<'_>,
+        budget: Duration,
+    ) -> Result<(Tx<DB>, Claimed), StoreError> {
+        let session = &mut lease.session;
+        let opening = DB::opening(&terms, &session.mark, session.settled == Some(terms.timeout));
+        let inserting = DB::open_and_insert(&mut session.conn, &opening, &claim).map_err(|(error, reached)| {
+            let error = StoreError::driver::<DB>(CLAIMING, error);
+            if reached { error } else { StoreError { fault: Fault::Transient, ..error } }
+        });
+        let free = within(budget, CLAIMING, inserting).await?;
+        DB::begun(&session.guard);
+        let mut tx = Tx::new(lease, terms);
+        let claimed = if free { Claimed::Fresh } else { self.stored(&mut tx, claim).await? };
+        Ok((tx, claimed))
+    }
+
     /// What holds the key that a claim did not get.
     async fn stored(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
         let (conn, _) = tx.parts();
@@ -182,11 +245,20 @@ async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), S
     const DOING: &str = "beginning a transaction";
     let session = &mut lease.session;
     let settled = session.settled == Some(terms.timeout);
-    let opening = sqlx::AssertSqlSafe(DB::opening(terms, &session.mark, settled));
-    let begun = DB::TransactionManager::begin(&mut session.conn, Some(sqlx::SqlSafeStr::into_sql_str(opening)));
+    let opening = DB::opening(terms, &session.mark, settled);
+    let begun = async {
+        if between::<DB>(&session.conn) {
+            return DB::run(&mut session.conn, opening).await;
+        }
+        let opening = sqlx::AssertSqlSafe(opening).into_sql_str();
+        DB::TransactionManager::begin(&mut session.conn, Some(opening)).await
+    };
     let limit = terms.timeout.max(LEAST);
     match timeout(limit, begun).await {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(())) => {
+            DB::begun(&session.guard);
+            Ok(())
+        }
         Ok(Err(error)) => Err(StoreError::driver::<DB>(DOING, error)),
         Err(_) => Err(StoreError::transient(DOING, format!("no answer within {limit:?}"))),
     }

@@ -99,8 +99,8 @@ impl Message {
 
 /// Begins and claims; the key has to be free.
 pub async fn fresh<B: Bed>(store: &B::Store, message: &Message) -> Tx<B::Db> {
-    let mut tx = store.begin(TERMS).await.expect("begins");
-    assert_eq!(store.claim(&mut tx, message.claim()).await.expect("claims"), Claimed::Fresh);
+    let (tx, claimed) = store.begin_and_claim(None, TERMS, message.claim(), BUDGET).await.expect("begins and claims");
+    assert_eq!(claimed, Claimed::Fresh);
     tx
 }
 
@@ -118,6 +118,33 @@ pub async fn effect<B: Bed>(tx: &mut Tx<B::Db>, id: i64) {
 
 pub async fn assert_stored<B: Bed>(bed: &B, claims: i64, effects: i64) {
     assert_eq!((bed.claims().await, bed.effects().await), (claims, effects), "claims and effects in the database");
+}
+
+/// A connection is used again as the last transaction left it, so each is followed by another.
+pub async fn one_trip_begins_and_claims<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    for id in 1..4 {
+        let seen = message(&id.to_string(), id);
+        let mut tx = fresh::<B>(&store, &seen).await;
+        effect::<B>(&mut tx, id).await;
+        store.commit(tx, BUDGET).await.expect("commits");
+        assert_stored(bed, id, id).await;
+        for (fingerprint, finds_it) in [(1, true), (9, false)] {
+            let again = Message { fingerprint, ..message(&id.to_string(), id) };
+            let (tx, claimed) = store.begin_and_claim(None, TERMS, again.claim(), BUDGET).await.expect("claims");
+            assert_eq!(claimed == Claimed::Duplicate, finds_it, "{claimed:?}");
+            // The open transaction serves the next claim.
+            let next = message("next", 99);
+            let (tx, claimed) = store.begin_and_claim(Some(tx), TERMS, next.claim(), BUDGET).await.expect("claims");
+            assert_eq!(claimed, Claimed::Fresh);
+            assert_eq!(store.rollback(tx).await, Rolled::Back);
+        }
+        // By itself, and after a handler that failed.
+        let mut tx = store.begin(TERMS).await.expect("begins");
+        effect::<B>(&mut tx, 99).await;
+        assert_eq!(store.rollback(tx).await, Rolled::Back);
+        assert_stored(bed, id, id).await;
+    }
 }
 
 pub async fn claim_and_effect_are_stored_together<B: Bed>(bed: &B) {
@@ -637,6 +664,7 @@ macro_rules! contract {
     ($bed:ty) => {
         $crate::contract! { $bed:
             claim_and_effect_are_stored_together
+            one_trip_begins_and_claims
             ded_02_a_taken_key_is_judged_by_coordinates_scheme_and_fingerprint
             ded_03_two_jobs_claim_the_same_key
             ded_01_rollback_and_drop_free_the_key

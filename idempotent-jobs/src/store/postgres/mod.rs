@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::error::DatabaseError;
-use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgTransactionManager};
 use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
+use sqlx_core::transaction::TransactionManager;
 
 pub use self::migrate::migrations_sql;
 use super::dialect::{Broken, Chain, Dialect};
@@ -37,6 +38,7 @@ impl Dialect for Postgres {
     const HANDLE: &'static str = "PgTx";
     const DATABASE: &'static str = "PostgreSQL";
     const CHAINS: bool = true;
+    const WATCHES: bool = false;
     const SYNTAX: Syntax = Syntax::Postgres;
     const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
@@ -85,6 +87,17 @@ impl Dialect for Postgres {
     // The closing string names the seal's token; nothing more is needed.
     fn permit(_: &guard::Guard, _: bool) {}
 
+    async fn commit(conn: &mut PgConnection) -> Result<(), Error> {
+        PgTransactionManager::commit(conn).await
+    }
+
+    // The savepoint proves it.
+    fn begun(_: &guard::Guard) {}
+
+    fn ended(_: &guard::Guard) -> bool {
+        false
+    }
+
     fn broken(error: &dyn DatabaseError) -> Broken {
         guard::broken(error)
     }
@@ -107,6 +120,12 @@ impl Dialect for Postgres {
 
     async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<bool, Error> {
         claim::insert(conn, claim).await
+    }
+
+    // Never between transactions: sqlx counts them all.
+    async fn open_and_insert(conn: &mut PgConnection, opening: &str, claim: &Claim<'_>) -> Result<bool, (Error, bool)> {
+        Self::run(conn, opening.to_owned()).await.map_err(|error| (error, false))?;
+        Self::insert(conn, claim).await.map_err(|error| (error, true))
     }
 
     fn inserting(guard: &guard::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {

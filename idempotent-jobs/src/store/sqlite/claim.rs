@@ -1,28 +1,61 @@
 //! The dedup insert.
 
-use sqlx::{Error, Row, SqliteConnection};
+use futures_util::TryStreamExt;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{AssertSqlSafe, Either, Error, Executor, Row, Sqlite, SqliteConnection};
 
 use crate::store::Claim;
 use crate::store::outcome::Stored;
 
+const INSERT: &str = "INSERT INTO main.idempotent_jobs_processed \
+     (job, key, fingerprint, scheme, \"group\", topic, \"partition\", \"offset\") \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING";
+
 /// Whether the key was free. Nobody else can hold it: the transaction holds the write lock.
 pub(super) async fn insert(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<bool, Error> {
-    let done = sqlx::query(
-        "INSERT INTO main.idempotent_jobs_processed \
-         (job, key, fingerprint, scheme, \"group\", topic, \"partition\", \"offset\") \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING",
-    )
-    .bind(claim.job)
-    .bind(claim.key.stored().into_owned())
-    .bind(&claim.fingerprint.0[..])
-    .bind(claim.scheme)
-    .bind(claim.group)
-    .bind(&*claim.at.topic)
-    .bind(claim.at.partition)
-    .bind(claim.at.offset)
-    .execute(conn)
-    .await?;
+    let done = sqlx::query(INSERT).bind_claim(claim).execute(conn).await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// The same behind `opening`, in one hop to the driver's thread. The text is the same for all
+/// transactions of a session, so that its statements are prepared once.
+pub(super) async fn open_and_insert(
+    conn: &mut SqliteConnection,
+    opening: &str,
+    claim: &Claim<'_>,
+) -> Result<bool, (Error, bool)> {
+    let sql = AssertSqlSafe(format!("{opening}; {INSERT}"));
+    let before = opening.split(';').count();
+    let mut ends = conn.fetch_many(sqlx::query(sql).bind_claim(claim));
+    let mut ended = 0;
+    let mut written = 0;
+    while let Some(end) = ends.try_next().await.map_err(|error| (error, ended >= before))? {
+        if let Either::Left(done) = end {
+            ended += 1;
+            // Of a statement that writes nothing it is what the last one wrote.
+            written = done.rows_affected();
+        }
+    }
+    Ok(written == 1)
+}
+
+/// The claim's columns as the parameters of [`INSERT`].
+trait BindClaim {
+    fn bind_claim(self, claim: &Claim<'_>) -> Self;
+}
+
+impl BindClaim for Query<'_, Sqlite, SqliteArguments> {
+    fn bind_claim(self, claim: &Claim<'_>) -> Self {
+        self.bind(claim.job.to_owned())
+            .bind(claim.key.stored().into_owned())
+            .bind(claim.fingerprint.0.to_vec())
+            .bind(claim.scheme.to_owned())
+            .bind(claim.group.to_owned())
+            .bind(claim.at.topic.to_string())
+            .bind(claim.at.partition)
+            .bind(claim.at.offset)
+    }
 }
 
 /// The row that holds the key.

@@ -11,14 +11,48 @@ use crate::store::dialect::Broken;
 
 /// What the guard keeps beside a connection.
 pub struct Guard {
-    /// Read by the commit hook: whether this COMMIT is ours.
-    pub(super) permitted: Arc<AtomicBool>,
-    pub(super) _abandon: Abandon,
+    hooked: Arc<Hooked>,
+    _abandon: Abandon,
+}
+
+/// What the connection's hooks read and write.
+#[derive(Debug, Default)]
+pub(super) struct Hooked {
+    /// Whether the next COMMIT is ours.
+    permitted: AtomicBool,
+    /// Whether a transaction was rolled back since ours began: what is open now is another.
+    ended: AtomicBool,
+}
+
+impl Hooked {
+    /// Asked before a COMMIT that would write: whether it may.
+    pub(super) fn commits(&self) -> bool {
+        self.permitted.load(Ordering::SeqCst) && !self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Told of every rollback of a whole transaction, a refused COMMIT's included.
+    pub(super) fn rolled_back(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Guard {
+    pub(super) fn new(hooked: Arc<Hooked>, abandon: Abandon) -> Self {
+        Self { hooked, _abandon: abandon }
+    }
+
+    /// A transaction of ours begins.
+    pub(super) fn begun(&self) {
+        self.hooked.ended.store(false, Ordering::SeqCst);
+    }
+
     pub(super) fn permit(&self, commit: bool) {
-        self.permitted.store(commit, Ordering::SeqCst);
+        self.hooked.permitted.store(commit, Ordering::SeqCst);
+    }
+
+    /// Whether the transaction that was begun is there no more.
+    pub(super) fn ended(&self) -> bool {
+        self.hooked.ended.load(Ordering::SeqCst)
     }
 }
 
@@ -31,16 +65,22 @@ impl Drop for Abandon {
     }
 }
 
-/// Before COMMIT. RELEASE fails when this is not the transaction that was opened. The
-/// seal is the commit hook, and `synchronous` cannot be changed within a transaction.
+/// Before COMMIT. RELEASE fails when this is not the transaction that was opened. `synchronous`
+/// cannot be changed within a transaction.
 pub(super) fn closing(_: &Guard, mark: &str, _: bool, _: Option<Duration>) -> Vec<String> {
     vec![format!("RELEASE SAVEPOINT {mark}")]
 }
 
-/// What a failure of `closing` says. SQLite has no code for a savepoint that is not there, and
-/// no aborted state: RELEASE of the one it was opened with fails for no other reason.
+/// What a failure of `closing`, of COMMIT or of a rollback to the savepoint says. SQLite has no
+/// code for a savepoint or a transaction that is not there, and no aborted state.
 pub(super) fn broken(error: &dyn DatabaseError) -> Broken {
-    if error.message().starts_with("no such savepoint") { Broken::Gone } else { Broken::Earlier }
+    let gone = ["no such savepoint", "cannot commit - no transaction"];
+    let refused_by_hook = error.code().is_some_and(|code| code == "531");
+    if refused_by_hook || gone.iter().any(|words| error.message().starts_with(words)) {
+        Broken::Gone
+    } else {
+        Broken::Earlier
+    }
 }
 
 /// A COMMIT that failed is no COMMIT, but after an IO error (SQLITE_IOERR) the log may hold it

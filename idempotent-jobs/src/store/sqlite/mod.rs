@@ -41,6 +41,8 @@ impl Dialect for Sqlite {
     // A transaction holds the only write lock. Whoever waits for it looks now and then, and would
     // never find it free.
     const CHAINS: bool = false;
+    // By its hooks; COMMIT takes the savepoint with it.
+    const WATCHES: bool = true;
     const SYNTAX: Syntax = Syntax::Sqlite;
     const STARTING: &'static str = migrate::STARTING;
     type Guard = guard::Guard;
@@ -92,6 +94,18 @@ impl Dialect for Sqlite {
         guard.permit(commit);
     }
 
+    async fn commit(conn: &mut SqliteConnection) -> Result<(), Error> {
+        conn.execute("COMMIT").await.map(drop)
+    }
+
+    fn begun(guard: &guard::Guard) {
+        guard.begun();
+    }
+
+    fn ended(guard: &guard::Guard) -> bool {
+        guard.ended()
+    }
+
     fn broken(error: &dyn DatabaseError) -> Broken {
         guard::broken(error)
     }
@@ -114,6 +128,14 @@ impl Dialect for Sqlite {
 
     async fn insert(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<bool, Error> {
         claim::insert(conn, claim).await
+    }
+
+    async fn open_and_insert(
+        conn: &mut SqliteConnection,
+        opening: &str,
+        claim: &Claim<'_>,
+    ) -> Result<bool, (Error, bool)> {
+        claim::open_and_insert(conn, opening, claim).await
     }
 
     // Nothing is chained.
