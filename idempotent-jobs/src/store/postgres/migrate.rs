@@ -9,8 +9,10 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") }];
+const KNOWN: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
+    Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
+];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.
 pub(super) const STARTING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = 10000";

@@ -7,8 +7,10 @@ use crate::store::migrate::{Migration, missing};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") }];
+const KNOWN: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") },
+    Migration { version: 2, sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
+];
 
 /// The write lock is the lock of migrations and records; the busy timeout bounds the wait.
 pub(super) const STARTING: &str = "BEGIN IMMEDIATE";
