@@ -39,7 +39,7 @@
 //! # Where to look
 //! [`idempotent_job`] for the options of a job, [`KeyPart`] for what a key is made of, [`Extract`]
 //! for what a job may ask for, [`Producer`] and [`JobMessage`] for the sending side, [`Worker`] for
-//! more than [`run`] offers, [`telemetry`] for spans and metrics.
+//! more than [`run`] offers, [`once()`] for callers without Kafka, [`telemetry`] for spans and metrics.
 
 // A build without a database produces only: nothing there consumes.
 #![cfg_attr(
@@ -61,6 +61,7 @@ mod json;
 mod kafka;
 mod key;
 mod message;
+mod once;
 mod outgoing;
 mod registry;
 mod retry;
@@ -81,10 +82,11 @@ pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
+pub use crate::once::{Once, OnceError, OnceKey, once};
 pub use crate::outgoing::JobMessage;
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
-pub use crate::store::{Savepoint, Tx};
+pub use crate::store::{Savepoint, Transacted, Tx};
 #[cfg(feature = "sqlite")]
 pub use crate::store::{SqliteTx, sqlite_migrations_sql};
 pub use crate::worker::{Worker, WorkerBuilder, run};

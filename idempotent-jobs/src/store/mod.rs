@@ -11,6 +11,7 @@
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
+mod answers;
 mod claims;
 mod commit;
 mod describe;
@@ -42,6 +43,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::message::Coordinates;
 
+pub use self::answers::{Asked, Given, Part, Transacted};
 pub use self::dialect::Dialect;
 pub use self::handle::Tx;
 #[cfg(feature = "postgres")]

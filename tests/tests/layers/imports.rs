@@ -8,7 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("declare", &["codec", "context", "extract", "job", "outgoing", "registry", "retry"]),
     ("ports", &["store", "kafka"]),
     ("engine", &["engine"]),
-    ("surface", &["worker", "start", "serve", "lib", "__private", "testing", "doctor"]),
+    ("surface", &["worker", "once", "start", "serve", "lib", "__private", "testing", "doctor"]),
 ];
 
 fn layer(module: &str) -> usize {

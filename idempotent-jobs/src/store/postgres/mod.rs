@@ -1,5 +1,6 @@
 //! PostgreSQL, 14 and later.
 
+mod answers;
 mod claim;
 mod claims;
 mod fault;

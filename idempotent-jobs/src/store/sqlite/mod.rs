@@ -1,5 +1,6 @@
 //! SQLite, one writer connection a process.
 
+mod answers;
 mod claim;
 mod claims;
 mod fault;
