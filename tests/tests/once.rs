@@ -6,7 +6,7 @@ use idempotent_jobs::__private::store::{SqliteStore, Store};
 use idempotent_jobs::{OnceError, SqliteTx};
 use once_contract::{Bed, Conn, Placed, Result, assert_stored, insert, place, request};
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 struct SqliteBed {
     url: String,
@@ -69,22 +69,31 @@ once_contract!(SqliteBed);
 
 /// Nothing can be undone then, and nothing is done again in silence.
 #[tokio::test]
-async fn an_effect_that_commits_by_itself_is_told_for_ever() {
+async fn an_effect_that_commits_by_itself_is_told() {
     let bed = SqliteBed::new().await;
-    let mut tx = bed.begin().await;
-    let done: Result = idempotent_jobs::once(&mut *tx, "orders", "a", &request(100), async |tx| {
-        SqliteBed::run(tx, insert(1)).await?;
-        SqliteBed::run(tx, "COMMIT".into()).await.map(|()| Placed { id: 1 })
-    })
-    .await;
-    let error = done.unwrap_err();
-    assert!(error.to_string().contains("the effect ended"), "{error}");
-    drop(tx);
-    let mut tx = bed.begin().await;
-    let error = place::<SqliteBed>(&mut tx, "a", 100, 2).await.unwrap_err();
-    assert!(matches!(error, OnceError::Unanswered { .. }), "{error}");
-    tx.rollback().await.unwrap();
-    assert_stored(&bed, 1, 1).await;
+    for (stored, fails) in [(1, false), (2, true)] {
+        let key = fails.to_string();
+        // Not one of the pool's: sqlx goes on counting the transaction.
+        let mut conn = bed.outside().await;
+        let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let done: Result = idempotent_jobs::once(&mut *tx, "orders", key.as_str(), &request(100), async |tx| {
+            SqliteBed::run(tx, insert(1)).await?;
+            SqliteBed::run(tx, "COMMIT".into()).await?;
+            if fails { Err(sqlx::Error::RowNotFound) } else { Ok(Placed { id: 1 }) }
+        })
+        .await;
+        let error = done.unwrap_err();
+        assert!(fails || error.to_string().contains("the effect ended"), "{error}");
+        drop(tx);
+        drop(conn);
+        let mut tx = bed.begin().await;
+        match place::<SqliteBed>(&mut tx, &key, 100, 2).await {
+            Ok(done) => assert!(!fails && !done.ran()),
+            Err(error) => assert!(fails && matches!(error, OnceError::Unanswered { .. }), "{error}"),
+        }
+        tx.rollback().await.unwrap();
+        assert_stored(&bed, stored, stored).await;
+    }
     bed.clean().await;
 }
 
@@ -115,7 +124,8 @@ fn its_future_can_go_to_another_thread() {
     fn check(pool: &SqlitePool) {
         send(async {
             let mut tx = pool.begin().await?;
-            let done = idempotent_jobs::once(&mut *tx, "orders", ("a", 1), &request(1), async |tx| {
+            let request = request(1);
+            let done = idempotent_jobs::once(&mut *tx, "orders", ("a", 1), &request, async |tx| {
                 sqlx::query("INSERT INTO effects (id) VALUES (1)").execute(&mut *tx).await?;
                 Ok::<_, sqlx::Error>(Placed { id: 1 })
             });

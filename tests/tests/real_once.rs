@@ -176,12 +176,20 @@ async fn keys_in_different_order_may_deadlock_which_is_transient() {
     assert!(place::<PgBed>(&mut two, "b", 100, 2).await.unwrap().ran());
     let first = async {
         let done = place::<PgBed>(&mut one, "b", 100, 3).await;
-        if done.is_ok() { one.commit().await.unwrap() } else { one.rollback().await.unwrap() }
+        if done.is_ok() {
+            one.commit().await.unwrap()
+        } else {
+            one.rollback().await.unwrap()
+        }
         done
     };
     let second = async {
         let done = place::<PgBed>(&mut two, "a", 100, 4).await;
-        if done.is_ok() { two.commit().await.unwrap() } else { two.rollback().await.unwrap() }
+        if done.is_ok() {
+            two.commit().await.unwrap()
+        } else {
+            two.rollback().await.unwrap()
+        }
         done
     };
     let (first, second) = tokio::join!(first, second);

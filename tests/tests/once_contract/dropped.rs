@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use sqlx::Transaction;
 use tokio::sync::oneshot;
 
-use super::{Bed, Placed, Result, assert_stored, insert, place, placed, request};
+use super::{Bed, Result, assert_stored, insert, place, placed, request};
 
 /// Commits what the caller wrote beside the call, with nothing of the call, or is told.
 async fn commit_all_the_same<B: Bed>(bed: &B, mut tx: Transaction<'static, B::Db>) {
@@ -30,7 +30,8 @@ pub async fn an_effect_dropped_midway_is_not_stored<B: Bed>(bed: &B) {
     let mut tx = bed.begin().await;
     {
         let (enter, entered) = oneshot::channel();
-        let placing = idempotent_jobs::once(&mut *tx, "orders", "a", &request(100), async |tx| {
+        let request = request(100);
+        let placing = idempotent_jobs::once(&mut *tx, "orders", "a", &request, async |tx| {
             B::run(tx, insert(1)).await?;
             enter.send(()).expect("the test waits");
             pending().await
@@ -47,7 +48,8 @@ pub async fn an_effect_dropped_midway_is_not_stored<B: Bed>(bed: &B) {
 pub async fn an_effect_that_panics_is_not_stored<B: Bed>(bed: &B) {
     let mut tx = bed.begin().await;
     {
-        let placing = idempotent_jobs::once(&mut *tx, "orders", "a", &request(100), async |tx| {
+        let request = request(100);
+        let placing = idempotent_jobs::once(&mut *tx, "orders", "a", &request, async |tx| {
             B::run(tx, insert(1)).await?;
             panic!("the effect panics")
         });

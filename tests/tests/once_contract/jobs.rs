@@ -35,7 +35,8 @@ pub async fn dropped_in_a_job_nothing_of_it_is_stored<B: Bed>(bed: &B) {
     let mut tx = store.begin(TERMS).await.expect("begins");
     {
         let (enter, entered) = oneshot::channel();
-        let placing = once(&mut tx, "orders", "a", &request(100), async |tx| {
+        let request = request(100);
+        let placing = once(&mut tx, "orders", "a", &request, async |tx| {
             B::run_in_job(tx, insert(1)).await?;
             enter.send(()).expect("the test waits");
             std::future::pending().await

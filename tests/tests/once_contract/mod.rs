@@ -39,8 +39,7 @@ pub trait Bed: Sized + Send + Sync + 'static {
     /// A transaction on a connection of its own.
     fn begin(&self) -> impl Future<Output = Transaction<'static, Self::Db>> + Send;
     fn run(conn: &mut Conn<Self>, sql: String) -> impl Future<Output = std::result::Result<(), sqlx::Error>> + Send;
-    fn run_in_job(tx: &mut Self::Tx, sql: String)
-    -> impl Future<Output = std::result::Result<(), sqlx::Error>> + Send;
+    fn run_in_job(tx: &mut Self::Tx, sql: String) -> impl Future<Output = std::result::Result<(), sqlx::Error>> + Send;
     /// A connection in no transaction.
     fn outside(&self) -> impl Future<Output = Conn<Self>> + Send;
     /// One number, read on a connection of its own.
