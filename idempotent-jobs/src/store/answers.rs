@@ -122,14 +122,14 @@ macro_rules! lend {
 lend!(Tx<DB>, Savepoint<'_, DB>);
 
 /// A part of somebody's transaction. Dropped, none of it is stored.
-pub struct Part<'t, C: Lend> {
+pub(crate) struct Part<'t, C: Lend> {
     of: &'t mut C,
     open: bool,
 }
 
 impl<'t, C: Lend> Part<'t, C> {
     /// Opens a part of the transaction that `of` is in.
-    pub async fn open(of: &'t mut C) -> Result<Self, StoreError> {
+    pub(crate) async fn open(of: &'t mut C) -> Result<Self, StoreError> {
         const DOING: &str = "opening a part of the transaction";
         let failed = |error| StoreError::driver::<C::Db>(DOING, error);
         let conn = of.lend().map_err(failed)?;
@@ -144,12 +144,12 @@ impl<'t, C: Lend> Part<'t, C> {
     }
 
     /// Lends what it is a part of.
-    pub fn lend(&mut self) -> &mut C {
+    pub(crate) fn lend(&mut self) -> &mut C {
         self.of
     }
 
     /// Claims the key, or finds who has it.
-    pub async fn claim(&mut self, asked: &Asked<'_>) -> Result<Option<Given>, StoreError> {
+    pub(crate) async fn claim(&mut self, asked: &Asked<'_>) -> Result<Option<Given>, StoreError> {
         let failed = |error| StoreError::driver::<C::Db>(CLAIMING, error);
         let conn = self.of.lend().map_err(failed)?;
         // Whether a row was written is the only signal. It also waits for whoever holds the key.
@@ -167,7 +167,7 @@ impl<'t, C: Lend> Part<'t, C> {
     }
 
     /// Stores the answer beside the claim.
-    pub async fn answer(&mut self, asked: &Asked<'_>, answer: &[u8]) -> Result<(), StoreError> {
+    pub(crate) async fn answer(&mut self, asked: &Asked<'_>, answer: &[u8]) -> Result<(), StoreError> {
         let conn = self.of.lend().map_err(broken::<C::Db>)?;
         if C::Db::write_answer(conn, asked, answer).await.map_err(broken::<C::Db>)? {
             return Ok(());
@@ -176,7 +176,7 @@ impl<'t, C: Lend> Part<'t, C> {
     }
 
     /// Keeps what was done, for the transaction to commit or not.
-    pub async fn keep(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn keep(&mut self) -> Result<(), StoreError> {
         let conn = self.of.lend().map_err(broken::<C::Db>)?;
         C::Db::keep_part(conn).await.map_err(broken::<C::Db>)?;
         self.open = false;
@@ -185,7 +185,7 @@ impl<'t, C: Lend> Part<'t, C> {
 
     /// Undoes what was done; the transaction can go on. Where that fails, the transaction is
     /// beyond use, as whoever goes on with it will be told.
-    pub async fn undo(&mut self) {
+    pub(crate) async fn undo(&mut self) {
         if let Ok(conn) = self.of.lend()
             && C::Db::undo_part(conn).await.is_ok()
         {

@@ -43,7 +43,8 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::message::Coordinates;
 
-pub use self::answers::{Asked, Given, Part, Transacted};
+pub use self::answers::Transacted;
+pub(crate) use self::answers::{Asked, Given, Part};
 pub use self::dialect::Dialect;
 pub use self::handle::Tx;
 #[cfg(feature = "postgres")]
