@@ -61,6 +61,7 @@ mod json;
 mod kafka;
 mod key;
 mod message;
+pub mod outbox;
 mod outgoing;
 mod registry;
 mod retry;
@@ -69,6 +70,7 @@ mod start;
 mod store;
 pub mod telemetry;
 pub mod testing;
+mod trace;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
@@ -77,11 +79,11 @@ pub use crate::extract::{Extract, ExtractBatch, Meta, State};
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
 pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
-pub use crate::key::{KeyPart, KeyValue};
+pub use crate::key::{JobId, KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
-pub use crate::outgoing::JobMessage;
+pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
 pub use crate::store::{Savepoint, Tx};
@@ -139,7 +141,7 @@ pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 /// Everything a file with jobs needs.
 pub mod prelude {
     pub use crate::{
-        Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job,
+        Extract, Headers, JobError, JobId, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job,
     };
 
     #[cfg(feature = "postgres")]

@@ -57,7 +57,7 @@ pub(crate) async fn serve(mut builder: WorkerBuilder) -> Result<(), Error> {
 
 const NO_DATABASE: &str = "no database: set `DATABASE_URL`, or call `Worker::builder().database_url(…)`";
 
-fn unknown_database() -> String {
+pub(crate) fn unknown_database() -> String {
     let mut known = Vec::new();
     if cfg!(feature = "postgres") {
         known.push("`postgres://…`");
@@ -109,6 +109,7 @@ async fn on<S: Store>(
         memory: memory_budget / 2,
         silence: properties.silence(),
         session: properties.session_timeout(),
+        bell: Arc::default(),
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
