@@ -57,6 +57,7 @@ mod error;
 mod extract;
 mod fingerprint;
 mod job;
+mod job_id;
 mod json;
 mod kafka;
 mod key;
@@ -76,10 +77,11 @@ mod worker;
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, ExtractBatch, Meta, State};
+pub use crate::job_id::JobId;
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
 pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
-pub use crate::key::{JobId, KeyPart, KeyValue};
+pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };

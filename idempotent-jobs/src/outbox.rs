@@ -68,9 +68,7 @@
 
 use crate::error::Error;
 use crate::outgoing::{IntoOutgoing, all};
-use crate::store::{self, OutboxConnection, Store, StoreError};
-
-use crate::serve::unknown_database;
+use crate::store::{self, OutboxConnection, Store, StoreError, unknown_database};
 
 pub use crate::store::{EnqueueError, Enqueued};
 

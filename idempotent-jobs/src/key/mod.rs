@@ -7,7 +7,6 @@
 #[cfg(any(feature = "chrono", feature = "time"))]
 mod dates;
 mod form;
-mod job_id;
 mod part;
 
 #[cfg(test)]
@@ -18,7 +17,6 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-pub use self::job_id::JobId;
 pub use self::part::{KeyPart, KeyValue, Part};
 
 use crate::error::{Reason, Rejection};

@@ -56,6 +56,21 @@ pub use self::transaction::SqlStore;
 /// Parts of the outbox, each of which one relay sends at a time.
 pub const SHARDS: u8 = 32;
 
+/// What a URL of no known kind is told.
+pub fn unknown_database() -> String {
+    let mut known = Vec::new();
+    if cfg!(feature = "postgres") {
+        known.push("`postgres://…`");
+    }
+    if cfg!(feature = "sqlite") {
+        known.push("`sqlite://…`");
+    }
+    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
+    format!(
+        "the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds"
+    )
+}
+
 /// How a job's transaction is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {

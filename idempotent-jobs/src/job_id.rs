@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::{Builder, Uuid};
 
-use super::{KeyPart, KeyValue};
+use crate::key::{KeyPart, KeyValue};
 
 /// The identity of a job whose payload has no business key, as a field of the payload.
 ///
