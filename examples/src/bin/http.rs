@@ -126,8 +126,8 @@ impl IntoResponse for Refused {
 async fn main() -> Result<(), Failure> {
     let url = env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite://orders.sqlite?mode=rwc".to_owned());
     let listen = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:0".to_owned());
+    outbox::migrate(&url).await?;
     let pool = SqlitePool::connect(&url).await?;
-    idempotent_jobs::migrate(&mut *pool.acquire().await?).await?;
     sqlx::query("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, customer TEXT, item TEXT, cents INTEGER)")
         .execute(&pool)
         .await?;

@@ -98,8 +98,8 @@ impl<T> Once<T> {
 /// meanwhile is a transient error: begin again, and get the answer.
 ///
 /// # The tables
-/// A worker's first start makes them, and so does what [`postgres_migrations_sql`](crate::postgres_migrations_sql)
-/// or `sqlite_migrations_sql` gives. The effect can happen again once its row is deleted, which is up to you, by age:
+/// A worker's first start makes them, and so does [`outbox::migrate`](crate::outbox::migrate). The effect can happen
+/// again once its row is deleted, which is up to you, by age:
 ///
 /// ```sql
 /// DELETE FROM idempotent_jobs.answers WHERE answered_at < now() - interval '30 days'; -- PostgreSQL

@@ -78,6 +78,32 @@ async fn con_01_only_what_is_settled_is_committed() {
 }
 
 #[tokio::test]
+async fn con_23_commits_are_made_together() {
+    let place = place(1).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 3_000).await;
+    let recorder = Recorder::prompt();
+    let properties = place.member();
+    let consumer = place.join(&properties, &recorder);
+    recorder.wait("all", |log| log.accepted.len() == 3_000);
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+    assert_eq!(place.offsets(&properties, 1)[&0], 3_000, "the last one is made at the stop");
+    let commits = recorder.read(|log| log.committed.len());
+    assert!(commits <= 100, "{commits} commits of one partition, each settled message being reported at once");
+}
+
+#[tokio::test]
+async fn con_04_a_new_group_begins_at_the_beginning() {
+    let place = place(3).await;
+    let producer = place.producer();
+    place.send(&producer, 0, 15).await;
+    let recorder = Recorder::prompt();
+    let consumer = place.join(&place.member(), &recorder);
+    recorder.wait("what was there before", |log| log.accepted.len() == 15);
+    assert_eq!(consumer.stop(BUDGET).await, Stopped::Clean);
+}
+
+#[tokio::test]
 async fn con_14_a_commit_of_an_old_generation_is_dropped_and_the_next_one_succeeds() {
     commit_after(&[
         RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,

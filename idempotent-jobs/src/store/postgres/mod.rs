@@ -3,6 +3,7 @@
 mod answers;
 mod claim;
 mod claims;
+mod enqueue;
 mod fault;
 mod guard;
 mod migrate;
@@ -21,11 +22,13 @@ use sqlx_core::transaction::TransactionManager;
 
 pub use self::migrate::migrations_sql;
 use super::dialect::{Broken, Chain, Dialect};
+use super::enqueue::Waiting;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
 use super::{Claim, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
 use crate::context::IsolationLevels;
+use crate::outgoing::Outgoing;
 
 /// The transaction of one attempt on PostgreSQL, lent to the handler.
 pub type PgTx = Tx<Postgres>;
@@ -143,6 +146,18 @@ impl Dialect for Postgres {
 
     async fn look_all(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Result<HashMap<String, Stored>, Error> {
         claims::look(conn, claims).await
+    }
+
+    async fn lock_stripes(conn: &mut PgConnection, stripes: &[i32]) -> Result<(), Error> {
+        enqueue::lock(conn, stripes).await
+    }
+
+    async fn enqueue(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
+        enqueue::enqueue(conn, records).await
+    }
+
+    async fn waiting(conn: &mut PgConnection, record: &Outgoing) -> Result<Option<Waiting>, Error> {
+        enqueue::waiting(conn, record).await
     }
 
     async fn record(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {
