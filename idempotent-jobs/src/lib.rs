@@ -62,11 +62,8 @@ mod json;
 mod kafka;
 mod key;
 mod message;
-<<<<<<< HEAD
 mod once;
-=======
 pub mod outbox;
->>>>>>> main
 mod outgoing;
 mod registry;
 mod retry;
@@ -89,12 +86,8 @@ pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
-<<<<<<< HEAD
 pub use crate::once::{Once, OnceError, OnceKey, once};
-pub use crate::outgoing::JobMessage;
-=======
 pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
->>>>>>> main
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
 pub use crate::store::{Savepoint, Transacted, Tx};

@@ -67,6 +67,17 @@ impl Bed for SqliteBed {
 
 once_contract!(SqliteBed);
 
+#[tokio::test]
+async fn without_tables_it_says_how_to_make_them() {
+    let bed = SqliteBed::new().await;
+    bed.pool.execute("DROP TABLE idempotent_jobs_answers").await.unwrap();
+    let mut tx = bed.begin().await;
+    let error = place::<SqliteBed>(&mut tx, "a", 100, 1).await.unwrap_err();
+    assert!(error.to_string().contains("outbox::migrate"), "{error}");
+    tx.rollback().await.unwrap();
+    bed.clean().await;
+}
+
 /// Nothing can be undone then, and nothing is done again in silence.
 #[tokio::test]
 async fn an_effect_that_commits_by_itself_is_told() {

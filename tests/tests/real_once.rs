@@ -83,6 +83,17 @@ impl Bed for PgBed {
 
 once_contract!(PgBed);
 
+#[tokio::test]
+async fn without_tables_it_says_how_to_make_them() {
+    let bed = PgBed::new().await;
+    bed.pool.execute("DROP SCHEMA idempotent_jobs CASCADE").await.unwrap();
+    let mut tx = bed.begin().await;
+    let error = place::<PgBed>(&mut tx, "a", 100, 1).await.unwrap_err();
+    assert!(error.to_string().contains("outbox::migrate"), "{error}");
+    tx.rollback().await.unwrap();
+    bed.clean().await;
+}
+
 /// The claim has no answer yet, so the database refuses: nothing is stored.
 #[tokio::test]
 async fn an_effect_that_commits_by_itself_stores_nothing() {

@@ -11,6 +11,7 @@ use std::future::Future;
 use sqlx::{Database, Error};
 
 use super::dialect::{Broken, Dialect, depth};
+use super::enqueue::hint;
 use super::{Savepoint, StoreError, Tx};
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
@@ -131,7 +132,7 @@ impl<'t, C: Lend> Part<'t, C> {
     /// Opens a part of the transaction that `of` is in.
     pub(crate) async fn open(of: &'t mut C) -> Result<Self, StoreError> {
         const DOING: &str = "opening a part of the transaction";
-        let failed = |error| StoreError::driver::<C::Db>(DOING, error);
+        let failed = |error| failed::<C::Db>(DOING, error);
         let conn = of.lend().map_err(failed)?;
         if depth::<C::Db>(conn) == 0 {
             return Err(StoreError::lasting(
@@ -150,7 +151,7 @@ impl<'t, C: Lend> Part<'t, C> {
 
     /// Claims the key, or finds who has it.
     pub(crate) async fn claim(&mut self, asked: &Asked<'_>) -> Result<Option<Given>, StoreError> {
-        let failed = |error| StoreError::driver::<C::Db>(CLAIMING, error);
+        let failed = |error| failed::<C::Db>(CLAIMING, error);
         let conn = self.of.lend().map_err(failed)?;
         // Whether a row was written is the only signal. It also waits for whoever holds the key.
         if C::Db::insert_answer(conn, asked).await.map_err(failed)? {
@@ -201,6 +202,14 @@ impl<C: Lend> Drop for Part<'_, C> {
         {
             C::Db::drop_part(conn);
         }
+    }
+}
+
+/// A failure before the effect.
+fn failed<DB: Dialect>(doing: &'static str, error: Error) -> StoreError {
+    match hint(&error) {
+        "" => StoreError::driver::<DB>(doing, error),
+        hint => StoreError::lasting(doing, format!("{error}{hint}")),
     }
 }
 
