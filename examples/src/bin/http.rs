@@ -50,7 +50,8 @@ async fn place(
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Result<Response, Refused> {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).ok_or(Refused::NoKey)?;
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let key = key.filter(|key| !key.is_empty()).ok_or(Refused::NoKey)?;
     let order = Order::deserialize(&body).map_err(Refused::NoOrder)?;
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(Refused::database)?;
 

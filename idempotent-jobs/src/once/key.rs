@@ -5,7 +5,8 @@ use crate::key::{Key, KeyPart, KeyValue};
 
 /// A key of [`once`](super::once()): one value or a tuple of values, each of which can be a [`KeyPart`].
 ///
-/// `"42"` and `42` differ, and so do `("a", "bc")` and `("ab", "c")`.
+/// `"42"` and `42` differ, and so do `("a", "bc")` and `("ab", "c")`. A key of empty texts alone is refused; an
+/// empty one beside others is a value, so refuse it yourself where a caller without a key sends it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "not a key",
