@@ -117,13 +117,13 @@ pub trait Dialect: Database + fmt::Debug {
         claims: &[Claim<'_>],
     ) -> impl Future<Output = Result<HashMap<String, Stored>, Error>> + Send;
 
-    /// Takes the locks that keep the order of commit, in the order given, to be held to the end of the transaction.
-    fn lock_stripes(conn: &mut Self::Connection, stripes: &[i32]) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Stores records of equal further headers, due time and ordering: of each whether it is new. One
-    /// alone takes its lock first.
+    /// Stores records of equal further headers, due time and ordering: of each whether it is new. Takes
+    /// these of the locks that keep the order of commit first, in the order given, to be held to
+    /// the end of the transaction.
     fn enqueue(
         conn: &mut Self::Connection,
         records: &[Outgoing],
+        stripes: &[i32],
     ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
     /// The record that waits under the same topic and key.
     fn waiting(
