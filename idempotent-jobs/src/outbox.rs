@@ -42,7 +42,7 @@
 //! * Two transactions that enqueue several keys in different order can deadlock; PostgreSQL ends
 //!   one with 40P01. [`enqueue_all`] takes its locks sorted, and two transactions that call it
 //!   once cannot. Run your own transaction again when it happens; a job's is run again by its worker.
-//! * [`Outgoing::unordered`] takes no lock and keeps no order.
+//! * [`Outgoing::unordered`](crate::Outgoing::unordered) takes no lock and keeps no order.
 //!
 //! On SQLite one transaction writes at a time, and nothing more is needed.
 //!
