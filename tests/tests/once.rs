@@ -3,8 +3,9 @@
 mod once_contract;
 
 use idempotent_jobs::__private::store::{SqliteStore, Store};
+use idempotent_jobs::outbox::EnqueueError;
 use idempotent_jobs::{OnceError, SqliteTx};
-use once_contract::{Bed, Conn, Placed, Result, assert_stored, insert, place, request};
+use once_contract::{Bed, Conn, Placed, Result, Told, assert_stored, insert, place, request};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
@@ -52,6 +53,10 @@ impl Bed for SqliteBed {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(drop)
     }
 
+    async fn enqueue_in_job(tx: &mut SqliteTx, id: i64) -> std::result::Result<(), EnqueueError> {
+        tx.enqueue(&Told { id }).await
+    }
+
     async fn outside(&self) -> Conn<Self> {
         self.url.parse::<SqliteConnectOptions>().unwrap().connect().await.unwrap()
     }
@@ -62,6 +67,10 @@ impl Bed for SqliteBed {
 
     fn answers() -> &'static str {
         "idempotent_jobs_answers"
+    }
+
+    fn outbox() -> &'static str {
+        "idempotent_jobs_outbox"
     }
 }
 

@@ -5,8 +5,9 @@ mod once_contract;
 
 use futures_util::future::join_all;
 use idempotent_jobs::__private::store::{PostgresStore, Store};
+use idempotent_jobs::outbox::EnqueueError;
 use idempotent_jobs::{OnceError, PgTx};
-use once_contract::{Bed, Conn, Placed, Result, assert_stored, insert, place, placed, request};
+use once_contract::{Bed, Conn, Placed, Result, Told, assert_stored, insert, place, placed, request};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool, Postgres, Transaction};
 
@@ -68,6 +69,10 @@ impl Bed for PgBed {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map(drop)
     }
 
+    async fn enqueue_in_job(tx: &mut PgTx, id: i64) -> std::result::Result<(), EnqueueError> {
+        tx.enqueue(&Told { id }).await
+    }
+
     async fn outside(&self) -> Conn<Self> {
         self.options().connect().await.unwrap()
     }
@@ -78,6 +83,10 @@ impl Bed for PgBed {
 
     fn answers() -> &'static str {
         "idempotent_jobs.answers"
+    }
+
+    fn outbox() -> &'static str {
+        "idempotent_jobs.outbox"
     }
 }
 

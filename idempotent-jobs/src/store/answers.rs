@@ -87,6 +87,17 @@ pub trait Lend: Send {
 
     /// The connection; a handle whose transaction cannot go on refuses.
     fn lend(&mut self) -> Result<&mut <Self::Db as Database>::Connection, Error>;
+
+    /// A part was opened. Gives how many records are held for the outbox.
+    fn opened(&mut self) -> usize {
+        0
+    }
+
+    /// It was kept.
+    fn kept(&mut self) {}
+
+    /// It was undone, and with it the records beyond those that were held before.
+    fn undone(&mut self, _: usize) {}
 }
 
 #[cfg(feature = "postgres")]
@@ -116,6 +127,22 @@ macro_rules! lend {
                 let (conn, notes) = self.parts();
                 notes.whole().map(|()| conn)
             }
+
+            fn opened(&mut self) -> usize {
+                let (_, notes) = self.parts();
+                notes.open += 1;
+                notes.held.len()
+            }
+
+            fn kept(&mut self) {
+                self.parts().1.open -= 1;
+            }
+
+            fn undone(&mut self, held: usize) {
+                let (_, notes) = self.parts();
+                notes.open -= 1;
+                notes.held.truncate(held);
+            }
         }
     )+};
 }
@@ -125,7 +152,8 @@ lend!(Tx<DB>, Savepoint<'_, DB>);
 /// A part of somebody's transaction. Dropped, none of it is stored.
 pub(crate) struct Part<'t, C: Lend> {
     of: &'t mut C,
-    open: bool,
+    /// Records for the outbox that were held when it was opened; `None` when it is closed.
+    held: Option<usize>,
 }
 
 impl<'t, C: Lend> Part<'t, C> {
@@ -141,7 +169,8 @@ impl<'t, C: Lend> Part<'t, C> {
             ));
         }
         C::Db::open_part(conn).await.map_err(failed)?;
-        Ok(Self { of, open: true })
+        let held = Some(of.opened());
+        Ok(Self { of, held })
     }
 
     /// Lends what it is a part of.
@@ -180,7 +209,8 @@ impl<'t, C: Lend> Part<'t, C> {
     pub(crate) async fn keep(&mut self) -> Result<(), StoreError> {
         let conn = self.of.lend().map_err(broken::<C::Db>)?;
         C::Db::keep_part(conn).await.map_err(broken::<C::Db>)?;
-        self.open = false;
+        self.held = None;
+        self.of.kept();
         Ok(())
     }
 
@@ -189,18 +219,20 @@ impl<'t, C: Lend> Part<'t, C> {
     pub(crate) async fn undo(&mut self) {
         if let Ok(conn) = self.of.lend()
             && C::Db::undo_part(conn).await.is_ok()
+            && let Some(held) = self.held.take()
         {
-            self.open = false;
+            self.of.undone(held);
         }
     }
 }
 
 impl<C: Lend> Drop for Part<'_, C> {
     fn drop(&mut self) {
-        if self.open
-            && let Ok(conn) = self.of.lend()
-        {
-            C::Db::drop_part(conn);
+        if let Some(held) = self.held.take() {
+            self.of.undone(held);
+            if let Ok(conn) = self.of.lend() {
+                C::Db::drop_part(conn);
+            }
         }
     }
 }

@@ -38,6 +38,7 @@ pub async fn dropped_in_a_job_nothing_of_it_is_stored<B: Bed>(bed: &B) {
         let request = request(100);
         let placing = once(&mut tx, "orders", "a", &request, async |tx| {
             B::run_in_job(tx, insert(1)).await?;
+            B::enqueue_in_job(tx, 1).await.expect("is held");
             enter.send(()).expect("the test waits");
             std::future::pending().await
         });
@@ -49,8 +50,31 @@ pub async fn dropped_in_a_job_nothing_of_it_is_stored<B: Bed>(bed: &B) {
     }
     assert_eq!(store.commit(tx, BUDGET).await.is_ok(), B::DROPS);
     assert_stored(bed, 0, 0).await;
+    assert_eq!(bed.count(format!("SELECT count(*) FROM {}", B::outbox())).await, 0);
     let mut tx = store.begin(TERMS).await.expect("begins");
     assert!(place::<B>(&mut tx, 2).await.expect("has an answer").ran());
     store.commit(tx, BUDGET).await.expect("commits");
     assert_stored(bed, 1, 1).await;
+}
+
+/// A job's records are held in memory to the end of its transaction; a part that is undone takes its own with it.
+pub async fn in_a_job_its_records_are_undone_with_it<B: Bed>(bed: &B) {
+    let store = bed.store().await;
+    let mut tx = store.begin(TERMS).await.expect("begins");
+    B::enqueue_in_job(&mut tx, 1).await.expect("is held");
+    for (id, fails) in [(2, true), (3, false)] {
+        let done: Result = once(&mut tx, "orders", id, &request(100), async |tx| {
+            B::enqueue_in_job(tx, id).await.expect("is held");
+            if fails { Err(sqlx::Error::RowNotFound) } else { Ok(Placed { id }) }
+        })
+        .await;
+        assert_eq!(done.is_err(), fails);
+    }
+    let again: Result = once(&mut tx, "orders", 3, &request(100), async |_| unreachable!()).await;
+    assert!(!again.expect("has an answer").ran());
+    store.commit(tx, BUDGET).await.expect("commits");
+    let stored = |keys: &str| bed.count(format!("SELECT count(*) FROM {} WHERE key IN ({keys})", B::outbox()));
+    assert_eq!(stored("'[1]', '[3]'").await, 2);
+    assert_eq!(stored("'[2]'").await, 0);
+    assert_stored(bed, 1, 0).await;
 }

@@ -11,7 +11,8 @@ use std::future::Future;
 
 use idempotent_jobs::__private::Handle;
 use idempotent_jobs::__private::store::Store;
-use idempotent_jobs::{Once, OnceError, Transacted};
+use idempotent_jobs::outbox::EnqueueError;
+use idempotent_jobs::{JobMessage, Once, OnceError, Transacted};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{Database, Transaction};
@@ -40,16 +41,26 @@ pub trait Bed: Sized + Send + Sync + 'static {
     fn begin(&self) -> impl Future<Output = Transaction<'static, Self::Db>> + Send;
     fn run(conn: &mut Conn<Self>, sql: String) -> impl Future<Output = std::result::Result<(), sqlx::Error>> + Send;
     fn run_in_job(tx: &mut Self::Tx, sql: String) -> impl Future<Output = std::result::Result<(), sqlx::Error>> + Send;
+    fn enqueue_in_job(tx: &mut Self::Tx, id: i64)
+    -> impl Future<Output = std::result::Result<(), EnqueueError>> + Send;
     /// A connection in no transaction.
     fn outside(&self) -> impl Future<Output = Conn<Self>> + Send;
     /// One number, read on a connection of its own.
     fn count(&self, sql: String) -> impl Future<Output = i64> + Send;
     fn answers() -> &'static str;
+    fn outbox() -> &'static str;
 }
 
 /// An answer that tells which run of the effect gave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
+    pub id: i64,
+}
+
+/// What a job tells of an order.
+#[derive(Serialize, JobMessage)]
+#[message(topic = "orders", key = "id")]
+pub struct Told {
     pub id: i64,
 }
 
@@ -217,6 +228,7 @@ macro_rules! once_contract {
             an_effect_that_panics_is_not_stored
             in_a_job_it_is_part_of_the_jobs_transaction
             dropped_in_a_job_nothing_of_it_is_stored
+            in_a_job_its_records_are_undone_with_it
             key_02_keys_of_other_kinds_and_scopes_stay_apart
             key_03_an_empty_key_is_refused
             an_answer_that_cannot_be_stored_undoes_the_effect
