@@ -49,7 +49,11 @@ async fn call(memory: &SqlitePool, service: &str, key: &str, order_id: i64, amou
     .fetch_one(memory)
     .await?;
     if calls == 1 && id % 3 == 0 {
-        return Err(format!("the answer of the {service} was lost").into());
+        println!("{service}: the answer about order {order_id} is lost");
+        return Err(format!("no answer from the {service}").into());
+    }
+    if calls > 1 {
+        println!("{service}: a key that came before, nothing is done again for order {order_id}");
     }
     Ok(id)
 }
