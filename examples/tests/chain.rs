@@ -22,7 +22,6 @@ fn chain() -> Command {
 }
 
 #[test]
-#[ignore = "needs the relay"]
 fn prod_01_every_step_of_the_chain_happens_once() {
     let output = chain().output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -103,7 +102,6 @@ impl Drop for Place {
 
 /// Kills are told by what the worker says it is doing, so each of them strikes work.
 #[test]
-#[ignore = "needs the relay"]
 fn side_01_the_chain_is_exact_through_random_kills() {
     const ORDERS: i64 = 300;
     const KILLS: usize = 10;

@@ -85,7 +85,6 @@ fn begun(seen: &Seen) -> usize {
 }
 
 #[test]
-#[ignore = "needs the relay"]
 fn side_01_a_chain_of_three_jobs_is_exact_through_random_kills() {
     const ORDERS: i64 = 2_000;
     const KILLS: usize = 12;
