@@ -61,14 +61,17 @@ mod json;
 mod kafka;
 mod key;
 mod message;
+mod outbox;
 mod outgoing;
 mod registry;
+mod relay;
 mod retry;
 mod serve;
 mod start;
 mod store;
 pub mod telemetry;
 pub mod testing;
+mod wake;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
@@ -82,6 +85,7 @@ pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
 pub use crate::outgoing::JobMessage;
+pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
 pub use crate::store::{Savepoint, Tx};

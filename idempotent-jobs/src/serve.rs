@@ -258,7 +258,7 @@ async fn finish(mut workers: JoinSet<()>, deadline: Instant) -> usize {
 }
 
 /// SIGTERM or Ctrl-C.
-fn asked_to_end() -> std::io::Result<Shutdown> {
+pub(crate) fn asked_to_end() -> std::io::Result<Shutdown> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -18,11 +18,14 @@ mod dialect;
 mod executor;
 mod fault;
 mod handle;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod line;
 mod migrate;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod register;
+mod relay;
 mod savepoint;
 mod slots;
 #[cfg(feature = "sqlite")]
@@ -46,6 +49,9 @@ pub use self::dialect::Dialect;
 pub use self::handle::Tx;
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
+pub use self::relay::{
+    Failure, Kept, LEASE, Place, RelayStore, Row, SHARDS, Shard, Share, Wanted, open_relay,
+};
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};

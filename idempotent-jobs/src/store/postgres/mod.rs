@@ -7,6 +7,7 @@ mod guard;
 mod migrate;
 mod open;
 mod register;
+mod relay;
 mod session;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
 pub use self::migrate::migrations_sql;
+pub use self::relay::PostgresRelay;
 use super::dialect::{Broken, Chain, Dialect};
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};

@@ -7,6 +7,7 @@ mod guard;
 mod migrate;
 mod open;
 mod register;
+mod relay;
 mod session;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 
 pub use self::migrate::migrations_sql;
+pub use self::relay::SqliteRelay;
 use super::dialect::{Broken, Chain, Dialect};
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};

@@ -1,0 +1,3 @@
+//! Records that are sent because a transaction was committed, and not otherwise.
+
+pub(crate) mod relay;
