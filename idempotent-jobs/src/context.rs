@@ -42,6 +42,7 @@ pub enum Isolation {
 
 /// One attempt at one message for one job.
 pub struct Context {
+    pub(crate) job: &'static str,
     pub(crate) message: Arc<Message>,
     pub(crate) key: Key,
     pub(crate) attempt: u32,

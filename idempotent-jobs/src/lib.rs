@@ -57,11 +57,12 @@ mod error;
 mod extract;
 mod fingerprint;
 mod job;
+mod job_id;
 mod json;
 mod kafka;
 mod key;
 mod message;
-mod outbox;
+pub mod outbox;
 mod outgoing;
 mod registry;
 mod relay;
@@ -71,12 +72,13 @@ mod start;
 mod store;
 pub mod telemetry;
 pub mod testing;
-mod wake;
+mod trace;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
 pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, ExtractBatch, Meta, State};
+pub use crate::job_id::JobId;
 #[cfg(feature = "embedded")]
 pub use crate::kafka::embedded;
 pub use crate::kafka::{Delivery, OnGap, Producer, ProducerBuilder, SendError, SendErrorKind, Undelivered};
@@ -84,7 +86,7 @@ pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
-pub use crate::outgoing::JobMessage;
+pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
 pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
@@ -143,7 +145,7 @@ pub use idempotent_jobs_macros::{JobMessage, KeyPart, idempotent_job};
 /// Everything a file with jobs needs.
 pub mod prelude {
     pub use crate::{
-        Extract, Headers, JobError, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job,
+        Extract, Headers, JobError, JobId, JobMessage, JobResult, KeyPart, Meta, State, Terminal, idempotent_job,
     };
 
     #[cfg(feature = "postgres")]

@@ -1,6 +1,7 @@
 //! The relay: a program of its own, or part of a worker.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -127,7 +128,7 @@ impl RelayBuilder {
         let dispatch = Dispatch::new(&properties, self.delivery_timeout).map_err(|more| problems.extend(more)).ok();
         let (Some(store), Some(dispatch)) = (store, dispatch) else { return Err(Error::Start(problems)) };
         let budget = self.terms.budget;
-        relay(store, dispatch, self.terms, async move {
+        relay(store, dispatch, Arc::default(), self.terms, async move {
             shutdown.await;
             budget
         })

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Properties, Settings};
 use crate::registry::{self, Registered};
 use crate::start::{self, Selection};
-use crate::store::{JobRow, Store};
+use crate::store::{JobRow, Store, unknown_database};
 use crate::worker::WorkerBuilder;
 
 /// How long the brokers may take to answer a start-up check.
@@ -57,20 +57,6 @@ pub(crate) async fn serve(mut builder: WorkerBuilder) -> Result<(), Error> {
 
 const NO_DATABASE: &str = "no database: set `DATABASE_URL`, or call `Worker::builder().database_url(…)`";
 
-fn unknown_database() -> String {
-    let mut known = Vec::new();
-    if cfg!(feature = "postgres") {
-        known.push("`postgres://…`");
-    }
-    if cfg!(feature = "sqlite") {
-        known.push("`sqlite://…`");
-    }
-    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
-    format!(
-        "the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds"
-    )
-}
-
 /// Everything that can be found wrong without knowing the database.
 fn refused(builder: &WorkerBuilder, linked: &[Registered], properties: &Properties, problem: String) -> Error {
     let mut problems = vec![problem];
@@ -109,6 +95,7 @@ async fn on<S: Store>(
         memory: memory_budget / 2,
         silence: properties.silence(),
         session: properties.session_timeout(),
+        bell: Arc::default(),
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);

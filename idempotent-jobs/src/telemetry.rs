@@ -24,6 +24,8 @@
 //! Keys appear as `key_hash`, the first 8 bytes of their SHA-256 in hex; payloads and header
 //! values never appear.
 
+pub use crate::trace::{AlreadySet, set_propagator};
+
 /// Settled and failed attempts, by `job`, `topic` and `outcome`.
 pub const OUTCOMES: &str = "idempotent_jobs_outcomes_total";
 /// Seconds of an attempt, by `job`, `topic` and `outcome`.

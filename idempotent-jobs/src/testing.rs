@@ -69,7 +69,15 @@ async fn begin<S: Store>(url: &str) -> Result<S::Tx, Error> {
 }
 
 /// What a job that takes [`Meta`] is told of the first attempt at the message at offset 0 of
-/// partition 0; its fields may be set.
+/// partition 0, for a job called `job`; its fields may be set.
 pub fn meta(topic: &str, key: &str) -> Meta {
-    Meta { topic: topic.to_owned(), partition: 0, offset: 0, timestamp: None, attempt: 1, key: key.to_owned() }
+    Meta {
+        job: "job".to_owned(),
+        topic: topic.to_owned(),
+        partition: 0,
+        offset: 0,
+        timestamp: None,
+        attempt: 1,
+        key: key.to_owned(),
+    }
 }

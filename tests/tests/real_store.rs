@@ -11,12 +11,13 @@ use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
     Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, Terms, Tx,
 };
-use idempotent_jobs::{PgTx, Savepoint};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Postgres, SqlSafeStr};
+use idempotent_jobs::outbox::{self, Enqueued};
+use idempotent_jobs::{Outgoing, PgTx, Savepoint};
+use sqlx::postgres::{PgConnectOptions, PgListener};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Postgres, SqlSafeStr};
 use store_contract::pooling;
 use store_contract::proxy::{At, Proxy};
-use store_contract::{BUDGET, Bed, TERMS, assert_stored, effect, found, fresh, message};
+use store_contract::{BUDGET, Bed, TERMS, assert_stored, effect, found, fresh, mail, message};
 
 struct PgBed {
     url: String,
@@ -56,6 +57,17 @@ async fn address() -> SocketAddr {
 impl PgBed {
     async fn connect(&self) -> PgConnection {
         self.url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap()
+    }
+
+    /// Asks again until this number is what a query of one number gives; for at most 10 s.
+    async fn until(&self, sql: &'static str, number: i64) {
+        let mut conn = self.connect().await;
+        let asking = async {
+            while sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut conn).await.unwrap() != number {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), asking).await.expect(sql);
     }
 
     async fn pid(tx: &mut PgTx) -> i32 {
@@ -115,6 +127,12 @@ impl Bed for PgBed {
         "idempotent_jobs.processed"
     }
 
+    fn outbox() -> &'static str {
+        "idempotent_jobs.outbox"
+    }
+
+    const MANY: i64 = 200_000;
+
     async fn hold_jobs(&self) -> PgConnection {
         let mut conn = self.connect().await;
         conn.execute("BEGIN; SELECT FROM idempotent_jobs.jobs FOR UPDATE").await.unwrap();
@@ -140,6 +158,71 @@ macro_rules! on_postgres {
 }
 
 on_postgres! {
+    async fn out_01_of_a_partition_key_ids_are_drawn_in_the_order_of_commit(bed) {
+        outbox::migrate(bed.url()).await.unwrap();
+        let (mut first, mut second, mut third) = (bed.connect().await, bed.connect().await, bed.connect().await);
+        let mut first = first.begin().await.unwrap();
+        outbox::enqueue(&mut *first, &mail("1", "A", 5)).await.unwrap();
+        // Another key does not wait, and neither does a record without an order.
+        let mut third = third.begin().await.unwrap();
+        outbox::enqueue(&mut *third, &mail("3", "B", 5)).await.unwrap();
+        outbox::enqueue(&mut *third, Outgoing::of(&mail("4", "A", 5)).unwrap().unordered()).await.unwrap();
+        third.commit().await.unwrap();
+
+        let later = tokio::spawn(async move {
+            let mut tx = second.begin().await.unwrap();
+            outbox::enqueue_all(&mut *tx, [&mail("0", "A", 5), &mail("2", "A", 5)]).await.unwrap();
+            tx.commit().await.unwrap();
+        });
+        bed.until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 1).await;
+        outbox::enqueue(&mut *first, &mail("5", "A", 5)).await.unwrap();
+        first.commit().await.unwrap();
+        later.await.unwrap();
+        let order: Vec<String> = sqlx::query_scalar(
+            "SELECT key FROM idempotent_jobs.outbox WHERE ordered AND partition_key = 'A' ORDER BY id",
+        )
+        .fetch_all(&mut bed.connect().await)
+        .await
+        .unwrap();
+        assert_eq!(order, [r#"["1"]"#, r#"["5"]"#, r#"["0"]"#, r#"["2"]"#]);
+    }
+
+    async fn a_relay_is_called_only_while_it_is_asleep(bed) {
+        outbox::migrate(bed.url()).await.unwrap();
+        let mut listener = PgListener::connect(bed.url()).await.unwrap();
+        listener.listen("idempotent_jobs_outbox").await.unwrap();
+        let mut conn = bed.connect().await;
+        outbox::enqueue(&mut conn, &mail("1", "A", 5)).await.unwrap();
+        bed.outside("INSERT INTO idempotent_jobs.relays VALUES ('r', true, now() + interval '1 minute')".into()).await;
+        outbox::enqueue_all(&mut conn, [&mail("2", "A", 5), &mail("3", "A", 5)]).await.unwrap();
+        bed.outside("UPDATE idempotent_jobs.relays SET asleep = false".into()).await;
+        outbox::enqueue(&mut conn, &mail("4", "A", 5)).await.unwrap();
+        bed.outside("NOTIFY idempotent_jobs_outbox, 'end'".into()).await;
+        let mut calls = Vec::new();
+        while calls.last().is_none_or(|call| call != "end") {
+            calls.push(listener.recv().await.unwrap().payload().to_owned());
+        }
+        assert_eq!(calls, ["", "end"]);
+    }
+
+    async fn without_tables_enqueuing_says_what_to_do(bed) {
+        let refused = outbox::enqueue(&mut bed.connect().await, &mail("1", "A", 5)).await.unwrap_err();
+        assert!(refused.to_string().contains("start a worker once, or call `outbox::migrate`"), "{refused}");
+    }
+
+    async fn a_record_that_was_sent_may_be_enqueued_again_at_once(bed) {
+        outbox::migrate(bed.url()).await.unwrap();
+        outbox::enqueue(&mut bed.connect().await, &mail("1", "A", 5)).await.unwrap();
+        let mut relay = bed.connect().await;
+        let mut marking = relay.begin().await.unwrap();
+        marking.execute("DELETE FROM idempotent_jobs.outbox").await.unwrap();
+        let mut conn = bed.connect().await;
+        let again = tokio::spawn(async move { outbox::enqueue(&mut conn, &mail("1", "A", 5)).await });
+        bed.until("SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted", 1).await;
+        marking.commit().await.unwrap();
+        assert_eq!(again.await.unwrap().unwrap(), Enqueued::Stored);
+    }
+
     async fn every_kind_of_query_takes_the_handle(bed) {
         let store = bed.open(1).await;
         let mut tx = store.begin(TERMS).await.unwrap();
@@ -489,7 +572,7 @@ on_postgres! {
         bed.outside("UPDATE idempotent_jobs.migrations SET checksum = 'x'".into()).await;
         let error = PostgresStore::open(bed.url(), 1).await.map(drop).unwrap_err();
         assert!(error.to_string().contains("another text"), "{error}");
-        bed.outside("UPDATE idempotent_jobs.migrations SET version = 99".into()).await;
+        bed.outside("UPDATE idempotent_jobs.migrations SET version = version + 98".into()).await;
         let error = PostgresStore::open(bed.url(), 1).await.map(drop).unwrap_err();
         assert!(error.to_string().contains("newer than this program"), "{error}");
     }

@@ -75,6 +75,12 @@ impl Bed for SqliteBed {
         "idempotent_jobs_processed"
     }
 
+    fn outbox() -> &'static str {
+        "idempotent_jobs_outbox"
+    }
+
+    const MANY: i64 = 5_000;
+
     async fn hold_jobs(&self) -> SqliteConnection {
         let mut conn = self.connect().await;
         conn.execute("BEGIN IMMEDIATE").await.unwrap();

@@ -95,6 +95,15 @@ impl<S: Store> Desk<S> {
     /// Guard and commit; while work is waiting, the next transaction begins in the same trip, with
     /// the claim of the message it is for.
     pub async fn commit(&mut self, engine: &Engine<S>, tx: S::Tx, budget: Duration) -> Result<(), CommitError> {
+        let told = S::told(&tx);
+        let committed = self.commit_and_go_on(engine, tx, budget).await;
+        if told && committed.is_ok() {
+            engine.bell.notify_one();
+        }
+        committed
+    }
+
+    async fn commit_and_go_on(&mut self, engine: &Engine<S>, tx: S::Tx, budget: Duration) -> Result<(), CommitError> {
         if !S::CHAINS {
             return engine.store.commit(tx, budget).await;
         }

@@ -14,6 +14,7 @@ use crate::error::{Reason, Rejection};
 use crate::job::{Job, Prepared};
 use crate::message::Message;
 use crate::store::{Claimed, CommitError, Rolled, Store};
+use crate::trace;
 
 /// Runs one attempt: decode, claim, handler, guard, commit.
 ///
@@ -45,8 +46,9 @@ pub(super) async fn attempt<S: Store>(
     }
     engine.probe.reached(Point::Claimed, &message.coordinates);
 
-    let context = engine.context(message, prepared.key, attempt);
-    let running = AssertUnwindSafe(job.run(&mut tx, prepared.payload, &context)).catch_unwind();
+    let context = engine.context(spec, message, prepared.key, attempt);
+    let running = trace::within(&message.headers, job.run(&mut tx, prepared.payload, &context));
+    let running = AssertUnwindSafe(running).catch_unwind();
     match timeout_at(ends, running).await {
         // A handler that blocked its thread could not be stopped in time.
         Ok(Ok(Ok(()))) if Instant::now() >= ends => {

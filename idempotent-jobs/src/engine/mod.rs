@@ -62,6 +62,8 @@ pub(crate) struct Parts<S: Store> {
     pub silence: Duration,
     /// After so long the group has noticed.
     pub session: Duration,
+    /// Rung when records are in the outbox.
+    pub bell: Arc<Notify>,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -78,6 +80,7 @@ pub(crate) struct Engine<S: Store> {
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
+    bell: Arc<Notify>,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -90,7 +93,7 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session } = parts;
+        let Parts { store, group, jobs, states, probe, memory, silence, session, bell } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -104,6 +107,7 @@ impl<S: Store> Engine<S> {
             lanes: Mutex::new(lanes),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
+            bell,
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -169,8 +173,8 @@ impl<S: Store> Engine<S> {
         self.rest.notify_all();
     }
 
-    fn context(&self, message: &Arc<Message>, key: Key, attempt: u32) -> Context {
-        Context { message: Arc::clone(message), key, attempt, states: Arc::clone(&self.states) }
+    fn context(&self, spec: &Spec, message: &Arc<Message>, key: Key, attempt: u32) -> Context {
+        Context { job: spec.name, message: Arc::clone(message), key, attempt, states: Arc::clone(&self.states) }
     }
 }
 

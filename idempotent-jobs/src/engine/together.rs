@@ -22,6 +22,7 @@ use super::{Engine, Progress, Routed, report, terms};
 use crate::error::{JobError, Rejection};
 use crate::job::{Grouping, Prepared};
 use crate::store::{Claim, Claimed, Fault, Store};
+use crate::trace;
 
 /// Why nothing of a transaction is stored: its messages are to be run one by one.
 #[derive(Debug)]
@@ -210,7 +211,7 @@ async fn enter<S: Store>(
         let (payloads, contexts) = fresh
             .into_iter()
             .map(|(index, Prepared { key, payload, .. })| {
-                (payload, engine.context(&members[index].task.message, key, ATTEMPT))
+                (payload, engine.context(job.spec(), &members[index].task.message, key, ATTEMPT))
             })
             .unzip();
         let span = report::batch_span(job.spec(), at.len());
@@ -223,8 +224,9 @@ async fn enter<S: Store>(
     for (index, Prepared { key, payload, .. }) in fresh {
         let Member { task, span } = &members[index];
         let message = &task.message;
-        let context = engine.context(message, key, ATTEMPT);
-        job.run(tx, payload, &context).instrument(span.clone()).await.map_err(failed)?;
+        let context = engine.context(job.spec(), message, key, ATTEMPT);
+        let running = trace::within(&message.headers, job.run(tx, payload, &context));
+        running.instrument(span.clone()).await.map_err(failed)?;
         engine.probe.reached(Point::Handled, &message.coordinates);
         if let Some(why) = S::disturbed(tx) {
             return Err(Undone::Disturbed(why));

@@ -45,7 +45,7 @@ fn message(order: i64) -> (Payload, Context) {
     let Ok(Prepared { key, payload, .. }) = job().prepare(&message) else { panic!("the message is readable") };
     let mut states = States::default();
     states.insert("orders");
-    (payload, Context { message: Arc::new(message), key, attempt: 1, states: Arc::new(states) })
+    (payload, Context { job: "charge", message: Arc::new(message), key, attempt: 1, states: Arc::new(states) })
 }
 
 fn done(running: impl Future<Output = JobResult>) -> Result<(), JobError> {

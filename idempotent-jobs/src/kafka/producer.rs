@@ -17,9 +17,8 @@ use super::log::{self, Sparing};
 use super::send_error::{SendError, SendErrorKind, kind_of};
 use super::{Properties, after, native};
 use crate::error::Error;
-use crate::key::{KeyValue, outgoing};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
-use crate::outgoing::JobMessage;
+use crate::outgoing::{JobMessage, Outgoing};
 
 /// Where a record lies, as the brokers confirmed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,23 +60,9 @@ impl Record {
     /// # Errors
     /// The message cannot be encoded, or has no key.
     pub fn of<M: JobMessage>(message: &M) -> Result<Self, SendError> {
-        let invalid = |detail: String| SendError::new(M::TOPIC, "-", SendErrorKind::Invalid, detail);
-        let (key, names) = outgoing(&M::key_parts(), message).map_err(|rejection| invalid(rejection.detail))?;
-        let payload =
-            serde_json::to_vec(message).map_err(|error| invalid(format!("the message cannot be encoded: {error}")))?;
-        let mut headers = vec![
-            (IDEMPOTENCY_KEY_HEADER.to_owned(), Some(key.as_str().as_bytes().to_vec())),
-            (IDEMPOTENCY_KEY_PARTS_HEADER.to_owned(), Some(names.into_bytes())),
-        ];
-        headers.extend(M::EVENT.map(|event| (EVENT_HEADER.to_owned(), Some(event.as_bytes().to_vec()))));
-        let lane = message.partition_by().map_or_else(|| key.as_str().to_owned(), bare);
-        Ok(Self {
-            topic: M::TOPIC.to_owned(),
-            key: Some(lane.into_bytes()),
-            payload: Some(payload),
-            headers,
-            key_hash: key.hash(),
-        })
+        let outgoing = Outgoing::of(message)
+            .map_err(|error| SendError::new(M::TOPIC, "-", SendErrorKind::Invalid, error.detail))?;
+        Ok(outgoing.into())
     }
 
     /// Bytes it will occupy, roughly.
@@ -88,14 +73,26 @@ impl Record {
     }
 }
 
-/// The value's own text: what other producers of the topic would use as the Kafka key.
-fn bare(value: KeyValue<'_>) -> String {
-    match value {
-        KeyValue::Text(text) => text.into_owned(),
-        KeyValue::Int(number) => number.to_string(),
-        KeyValue::Uint(number) => number.to_string(),
-        KeyValue::Bool(flag) => flag.to_string(),
+impl From<Outgoing> for Record {
+    fn from(outgoing: Outgoing) -> Self {
+        let Outgoing { topic, key, key_parts, event, partition_key, payload, headers, .. } = outgoing;
+        let ours = own_headers(key.as_str(), key_parts, event);
+        Self {
+            topic: topic.to_owned(),
+            key: Some(partition_key.into_bytes()),
+            payload,
+            key_hash: key.hash(),
+            headers: ours.into_iter().chain(headers).collect(),
+        }
     }
+}
+
+/// The headers that a record's key and event travel in.
+pub(crate) fn own_headers(key: &str, parts: String, event: Option<&str>) -> Vec<(String, Option<Vec<u8>>)> {
+    let key = (IDEMPOTENCY_KEY_HEADER.to_owned(), Some(key.as_bytes().to_vec()));
+    let parts = (IDEMPOTENCY_KEY_PARTS_HEADER.to_owned(), Some(parts.into_bytes()));
+    let event = event.map(|event| (EVENT_HEADER.to_owned(), Some(event.as_bytes().to_vec())));
+    [key, parts].into_iter().chain(event).collect()
 }
 
 /// Sets a producer up.

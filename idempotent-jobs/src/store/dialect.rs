@@ -10,10 +10,12 @@ use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, Database, Error, SqlSafeStr, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+use super::enqueue::Waiting;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
 use super::{Claim, Fault, JobRow, StoreError, Terms};
+use crate::outgoing::Outgoing;
 
 /// How to connect to a database.
 pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
@@ -114,6 +116,20 @@ pub trait Dialect: Database + fmt::Debug {
         conn: &mut Self::Connection,
         claims: &[Claim<'_>],
     ) -> impl Future<Output = Result<HashMap<String, Stored>, Error>> + Send;
+
+    /// Takes the locks that keep the order of commit, in the order given, to be held to the end of the transaction.
+    fn lock_stripes(conn: &mut Self::Connection, stripes: &[i32]) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Stores records of equal further headers, due time and ordering: of each whether it is new. One
+    /// alone takes its lock first.
+    fn enqueue(
+        conn: &mut Self::Connection,
+        records: &[Outgoing],
+    ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
+    /// The record that waits under the same topic and key.
+    fn waiting(
+        conn: &mut Self::Connection,
+        record: &Outgoing,
+    ) -> impl Future<Output = Result<Option<Waiting>, Error>> + Send;
 
     /// The string that opens the transaction of a start: it reads what others committed, and
     /// does not wait for their locks for ever.

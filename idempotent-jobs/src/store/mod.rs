@@ -15,6 +15,7 @@ mod claims;
 mod commit;
 mod describe;
 mod dialect;
+mod enqueue;
 mod executor;
 mod fault;
 mod handle;
@@ -46,16 +47,35 @@ use crate::key::Key;
 use crate::message::Coordinates;
 
 pub use self::dialect::Dialect;
+pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
 pub use self::relay::{
-    Failure, Kept, LEASE, Place, RelayStore, Row, SHARDS, Shard, Share, Wanted, open_relay,
+    Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay,
 };
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};
 pub use self::transaction::SqlStore;
+
+/// Parts of the outbox, each of which one relay sends at a time.
+pub const SHARDS: u8 = 32;
+
+/// What a URL of no known kind is told.
+pub fn unknown_database() -> String {
+    let mut known = Vec::new();
+    if cfg!(feature = "postgres") {
+        known.push("`postgres://…`");
+    }
+    if cfg!(feature = "sqlite") {
+        known.push("`sqlite://…`");
+    }
+    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(" or ") };
+    format!(
+        "the database URL is of no kind this build knows: it takes {known}; the features `postgres` and `sqlite` add kinds"
+    )
+}
 
 /// How a job's transaction is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,6 +290,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// of its own, as `begin` does: who holds a transaction and has no other connection left would
     /// wait for itself.
     fn seen(&self, claims: &[Claim<'_>]) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+    /// Whether records were put into the outbox in it, for a relay to be told once it is committed.
+    fn told(tx: &Self::Tx) -> bool;
     /// Why the transaction can serve no further job, for a person: what the last one did to it
     /// would show in the next.
     fn disturbed(tx: &Self::Tx) -> Option<&'static str>;

@@ -14,9 +14,6 @@ use async_trait::async_trait;
 
 use super::StoreError;
 
-/// Into so many parts the outbox is divided.
-pub const SHARDS: usize = 32;
-
 /// For so long a shard is owned unless its owner says so again.
 pub const LEASE: Duration = Duration::from_secs(4);
 
@@ -24,7 +21,7 @@ pub const LEASE: Duration = Duration::from_secs(4);
 #[cfg(feature = "postgres")]
 pub(super) const CHANNEL: &str = "idempotent_jobs_outbox";
 
-/// A number of one of the [`SHARDS`].
+/// The number of a part of the outbox, below [`SHARDS`](super::SHARDS).
 pub type Shard = i16;
 
 /// Where a row is found again.
@@ -166,9 +163,6 @@ pub async fn open_relay(url: &str) -> Result<Arc<dyn RelayStore>, StoreError> {
         Some("postgres" | "postgresql") => Ok(Arc::new(super::postgres::PostgresRelay::open(url).await?)),
         #[cfg(feature = "sqlite")]
         Some("sqlite") => Ok(Arc::new(super::sqlite::SqliteRelay::open(url).await?)),
-        _ => Err(StoreError::lasting(
-            "reading DATABASE_URL",
-            "the database URL is of no kind this build knows: the features `postgres` and `sqlite` add kinds",
-        )),
+        _ => Err(StoreError::lasting("reading DATABASE_URL", super::unknown_database())),
     }
 }

@@ -144,6 +144,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         seen
     }
 
+    fn told(tx: &Tx<DB>) -> bool {
+        tx.notes.told
+    }
+
     fn disturbed(tx: &Tx<DB>) -> Option<&'static str> {
         tx.notes.disturbed()
     }

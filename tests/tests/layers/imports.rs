@@ -4,10 +4,10 @@ use super::source::{File, files};
 
 /// The layers of ARCHITECTURE.md, lowest first. A module may import its own layer and those below.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("words", &["error", "message", "key", "json", "fingerprint", "config", "telemetry"]),
-    ("declare", &["codec", "context", "extract", "job", "outgoing", "registry", "retry"]),
+    ("words", &["error", "message", "key", "json", "fingerprint", "config", "telemetry", "trace"]),
+    ("declare", &["codec", "context", "extract", "job", "job_id", "outgoing", "registry", "retry"]),
     ("ports", &["store", "kafka"]),
-    ("engine", &["engine"]),
+    ("engine", &["engine", "outbox"]),
     ("surface", &["worker", "start", "serve", "lib", "__private", "testing", "doctor"]),
 ];
 

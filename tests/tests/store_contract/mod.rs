@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
+pub mod enqueue;
 pub mod pooling;
 pub mod proxy;
 mod shared;
@@ -18,6 +19,7 @@ use idempotent_jobs::__private::store::{
 };
 use idempotent_jobs::Coordinates;
 
+pub use self::enqueue::*;
 pub use self::shared::*;
 
 pub const BUDGET: Duration = Duration::from_secs(10);
@@ -49,6 +51,9 @@ pub trait Bed: Sized + Send + Sync + 'static {
         sql: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
     fn processed() -> &'static str;
+    fn outbox() -> &'static str;
+    /// Records of a large transaction.
+    const MANY: i64;
     /// A connection whose transaction locks the record of every job.
     fn hold_jobs(&self) -> impl Future<Output = <Self::Db as sqlx::Database>::Connection> + Send;
 
@@ -664,6 +669,13 @@ macro_rules! contract {
     ($bed:ty) => {
         $crate::contract! { $bed:
             claim_and_effect_are_stored_together
+            enqueued_with_its_transaction_or_not_at_all
+            enqueued_twice_before_it_is_sent_is_stored_once
+            ded_02_another_message_under_a_waiting_key_is_refused
+            enqueued_with_headers_tombstones_and_due_times
+            what_cannot_be_a_record_is_refused
+            a_savepoint_takes_its_records_with_it
+            many_keys_fit_into_one_transaction
             one_trip_begins_and_claims
             ded_02_a_taken_key_is_judged_by_coordinates_scheme_and_fingerprint
             ded_03_two_jobs_claim_the_same_key

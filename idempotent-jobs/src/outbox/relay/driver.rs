@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
@@ -20,7 +21,6 @@ use super::window::{Bounds, Entry, Slot, Window};
 use crate::kafka::{Declined, Dispatch, Fate, Parcel};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
 use crate::store::{Failure, Place, RelayStore, Row, Wanted};
-use crate::wake::Pokes;
 
 /// Between renewals of the lease.
 const BEAT: Duration = Duration::from_secs(1);
@@ -44,6 +44,8 @@ struct Cargo {
 /// See the module.
 pub(super) struct Driver {
     terms: Terms,
+    /// Rung in this process when records are in the outbox.
+    bell: Arc<Notify>,
     dispatch: Dispatch,
     errands: Errands,
     clock: Clock,
@@ -68,13 +70,14 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub fn new(store: Arc<dyn RelayStore>, dispatch: Dispatch, terms: Terms) -> Self {
+    pub fn new(store: Arc<dyn RelayStore>, dispatch: Dispatch, bell: Arc<Notify>, terms: Terms) -> Self {
         let name: Arc<str> = format!("{}-{:016x}", std::process::id(), rand::random::<u64>()).into();
         info!(relay = %name, "relays");
         Self {
             errands: Errands::new(store, name),
             window: Window::new(Bounds { rows: terms.rows, bytes: terms.bytes }),
             terms,
+            bell,
             dispatch,
             clock: Clock::start(),
             shards: Shards::default(),
@@ -95,7 +98,6 @@ impl Driver {
 
     pub async fn run(mut self, stop: impl Future<Output = Duration> + Send) {
         let mut stop = pin!(stop);
-        let mut pokes = Pokes::listen();
         while !self.left {
             self.take_reports();
             self.send();
@@ -112,7 +114,7 @@ impl Driver {
                     self.done(done, now);
                 }
                 () = self.dispatch.reported() => {}
-                () = pokes.next() => {
+                () = self.bell.notified() => {
                     let now = self.clock.now();
                     self.pace.woken(now);
                 }

@@ -25,6 +25,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use self::driver::Driver;
 use crate::kafka::Dispatch;
 use crate::retry::Backoff;
@@ -60,12 +62,14 @@ impl Default for Terms {
     }
 }
 
-/// Relays until told to stop; then what is on its way is waited for, and the shards are given back.
+/// Relays until told to stop, which says how long the end may take. `bell` is rung in this process when
+/// records are in the outbox. Told to stop, what is on its way is waited for, and the shards are given back.
 pub(crate) async fn relay(
     store: Arc<dyn RelayStore>,
     dispatch: Dispatch,
+    bell: Arc<Notify>,
     terms: Terms,
     stop: impl Future<Output = Duration> + Send,
 ) {
-    Driver::new(store, dispatch, terms).run(stop).await;
+    Driver::new(store, dispatch, bell, terms).run(stop).await;
 }

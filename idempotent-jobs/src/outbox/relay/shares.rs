@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::{Kept, LEASE, SHARDS};
+use crate::store::{self, Kept, LEASE};
+
+/// How many there are.
+const SHARDS: usize = store::SHARDS as usize;
 
 #[cfg(test)]
 mod tests;

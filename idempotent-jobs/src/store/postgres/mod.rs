@@ -2,6 +2,7 @@
 
 mod claim;
 mod claims;
+mod enqueue;
 mod fault;
 mod guard;
 mod migrate;
@@ -22,11 +23,13 @@ use sqlx_core::transaction::TransactionManager;
 pub use self::migrate::migrations_sql;
 pub use self::relay::PostgresRelay;
 use super::dialect::{Broken, Chain, Dialect};
+use super::enqueue::Waiting;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
 use super::{Claim, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
 use crate::context::IsolationLevels;
+use crate::outgoing::Outgoing;
 
 /// The transaction of one attempt on PostgreSQL, lent to the handler.
 pub type PgTx = Tx<Postgres>;
@@ -144,6 +147,18 @@ impl Dialect for Postgres {
 
     async fn look_all(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Result<HashMap<String, Stored>, Error> {
         claims::look(conn, claims).await
+    }
+
+    async fn lock_stripes(conn: &mut PgConnection, stripes: &[i32]) -> Result<(), Error> {
+        enqueue::lock(conn, stripes).await
+    }
+
+    async fn enqueue(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
+        enqueue::enqueue(conn, records).await
+    }
+
+    async fn waiting(conn: &mut PgConnection, record: &Outgoing) -> Result<Option<Waiting>, Error> {
+        enqueue::waiting(conn, record).await
     }
 
     async fn record(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<bool, Error> {

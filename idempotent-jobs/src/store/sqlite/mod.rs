@@ -2,6 +2,7 @@
 
 mod claim;
 mod claims;
+mod enqueue;
 mod fault;
 mod guard;
 mod migrate;
@@ -21,10 +22,12 @@ use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 pub use self::migrate::migrations_sql;
 pub use self::relay::SqliteRelay;
 use super::dialect::{Broken, Chain, Dialect};
+use super::enqueue::Waiting;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
 use super::{Claim, Fault, JobRow, SqlStore, StoreError, Terms, Tx};
+use crate::outgoing::Outgoing;
 
 /// The transaction of one attempt on SQLite, lent to the handler.
 ///
@@ -155,6 +158,18 @@ impl Dialect for Sqlite {
 
     async fn look_all(conn: &mut SqliteConnection, claims: &[Claim<'_>]) -> Result<HashMap<String, Stored>, Error> {
         claims::look(conn, claims).await
+    }
+
+    async fn lock_stripes(conn: &mut SqliteConnection, stripes: &[i32]) -> Result<(), Error> {
+        enqueue::lock(conn, stripes).await
+    }
+
+    async fn enqueue(conn: &mut SqliteConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
+        enqueue::enqueue(conn, records).await
+    }
+
+    async fn waiting(conn: &mut SqliteConnection, record: &Outgoing) -> Result<Option<Waiting>, Error> {
+        enqueue::waiting(conn, record).await
     }
 
     async fn record(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<bool, Error> {

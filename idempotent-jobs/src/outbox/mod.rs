@@ -1,3 +1,0 @@
-//! Records that are sent because a transaction was committed, and not otherwise.
-
-pub(crate) mod relay;

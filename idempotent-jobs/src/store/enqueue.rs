@@ -1,0 +1,253 @@
+//! Stores records in the outbox, in somebody's transaction.
+//!
+//! Invariant: of one topic and Kafka message key, the order of ids is the order of commit, since the id is drawn
+//! behind a lock that is held to the end of the transaction.
+
+use sqlx::Error;
+
+use super::Tx;
+use super::dialect::Dialect;
+use super::savepoint::Savepoint;
+use crate::fingerprint::Scheme;
+use crate::outgoing::{IntoOutgoing, Outgoing, Unsendable, all};
+
+/// Records of one statement at most.
+const TOGETHER: usize = 1_000;
+
+/// Their bytes, roughly.
+const BYTES: usize = 4 << 20;
+
+/// Times that a record in the way may be sent while it is looked at.
+const LOOKS: usize = 5;
+
+/// What became of a record that was enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It is stored.
+    Stored,
+    /// The same record is there and not sent yet: that one will be.
+    AlreadyThere,
+}
+
+/// Why a record is not in the outbox.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// The message cannot become a record.
+    #[error(transparent)]
+    Unsendable(#[from] Unsendable),
+    /// Another message of the same topic and key is waiting to be sent, and says something else.
+    #[error(
+        "topic {topic}, key hash {key_hash}: another message with this key and other content waits in the outbox: \
+         its key is too narrow, or one of the two is wrong"
+    )]
+    Conflict {
+        /// The topic.
+        topic: String,
+        /// 8 bytes of the key's digest in hex.
+        key_hash: String,
+    },
+    /// The record in the way was sent, and another put in its place, again and again.
+    #[error("topic {topic}, key hash {key_hash}: the outbox changed under the record again and again: try later")]
+    Busy {
+        /// The topic.
+        topic: String,
+        /// 8 bytes of the key's digest in hex.
+        key_hash: String,
+    },
+    /// The database refused, or is away.
+    #[error("the outbox cannot be written{}", hint(.0))]
+    Database(#[source] Error),
+}
+
+/// The tables are not there: 42P01 on PostgreSQL.
+fn hint(error: &Error) -> &'static str {
+    let missing = |error: &dyn sqlx::error::DatabaseError| {
+        error.code().is_some_and(|code| code == "42P01" || code == "3F000")
+            || error.message().starts_with("no such table")
+    };
+    if error.as_database_error().is_some_and(missing) {
+        ": its tables are not there; start a worker once, or call `outbox::migrate`"
+    } else {
+        ""
+    }
+}
+
+/// A connection that records can be enqueued on: sqlx's `PgConnection` and `SqliteConnection`, and
+/// nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no connection to an outbox",
+    label = "write `&mut *tx` for an sqlx transaction on PostgreSQL or SQLite"
+)]
+pub trait OutboxConnection: sqlx::Connection<Database = Self::Db> {
+    /// Its database.
+    #[doc(hidden)]
+    type Db: Dialect<Connection = Self>;
+}
+
+#[cfg(feature = "postgres")]
+impl OutboxConnection for sqlx::PgConnection {
+    type Db = sqlx::Postgres;
+}
+
+#[cfg(feature = "sqlite")]
+impl OutboxConnection for sqlx::SqliteConnection {
+    type Db = sqlx::Sqlite;
+}
+
+/// Stores the records in their order: what became of each.
+///
+/// # Errors
+/// Of the first that could not be stored.
+pub async fn enqueue<C: OutboxConnection>(conn: &mut C, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
+    store::<C::Db>(conn, records).await
+}
+
+async fn store<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
+    if let Some(record) = records.iter().find(|record| record.partition_key.contains('\0')) {
+        let detail = "its Kafka message key has a NUL in it, which databases do not store in a text".to_owned();
+        return Err(Unsendable { topic: record.topic.to_owned(), detail }.into());
+    }
+    if let [_, _, ..] = records {
+        lock::<DB>(conn, records).await?;
+    }
+    let mut done = Vec::with_capacity(records.len());
+    for chunk in chunks(records) {
+        let stored = DB::enqueue(conn, chunk).await.map_err(EnqueueError::Database)?;
+        for (record, stored) in chunk.iter().zip(stored) {
+            done.push(if stored { Enqueued::Stored } else { again::<DB>(conn, record).await? });
+        }
+    }
+    Ok(done)
+}
+
+/// The locks of all, in one order for everybody.
+async fn lock<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<(), EnqueueError> {
+    let mut stripes: Vec<i32> =
+        records.iter().filter(|record| record.ordered).map(|record| i32::from(record.stripe())).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    DB::lock_stripes(conn, &stripes).await.map_err(EnqueueError::Database)
+}
+
+/// Consecutive records for one statement: those of equal further headers and due times, which are given once for all.
+fn chunks(records: &[Outgoing]) -> impl Iterator<Item = &[Outgoing]> {
+    let mut rest = records;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let mut bytes = 0;
+        let alike = |record: &&Outgoing| {
+            bytes += record.size();
+            bytes <= BYTES
+                && record.headers == first.headers
+                && record.due == first.due
+                && record.ordered == first.ordered
+        };
+        let together = rest.iter().take(TOGETHER).take_while(alike).count().max(1);
+        let (chunk, more) = rest.split_at(together);
+        rest = more;
+        Some(chunk)
+    })
+}
+
+/// A record in whose way another is.
+async fn again<DB: Dialect>(conn: &mut DB::Connection, record: &Outgoing) -> Result<Enqueued, EnqueueError> {
+    let key_hash = || record.key.hash();
+    for _ in 0..LOOKS {
+        if let Some(waiting) = DB::waiting(conn, record).await.map_err(EnqueueError::Database)? {
+            if waiting.says(record) {
+                return Ok(Enqueued::AlreadyThere);
+            }
+            return Err(EnqueueError::Conflict { topic: record.topic.to_owned(), key_hash: key_hash() });
+        }
+        // It was sent meanwhile.
+        let stored = DB::enqueue(conn, std::slice::from_ref(record)).await.map_err(EnqueueError::Database)?;
+        if stored == [true] {
+            return Ok(Enqueued::Stored);
+        }
+    }
+    Err(EnqueueError::Busy { topic: record.topic.to_owned(), key_hash: key_hash() })
+}
+
+/// What waits under a record's key.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waiting {
+    event: Option<String>,
+    partition_key: Option<String>,
+    payload: Option<Vec<u8>>,
+}
+
+/// The columns of [`Waiting`].
+pub(super) type Row = (Option<String>, Option<String>, Option<Vec<u8>>);
+
+impl From<Row> for Waiting {
+    fn from((event, partition_key, payload): Row) -> Self {
+        Self { event, partition_key, payload }
+    }
+}
+
+impl Waiting {
+    /// Whether it is the same message: by the wire value, of which the order of members is no part.
+    fn says(&self, record: &Outgoing) -> bool {
+        let scheme = Scheme::new(&[]);
+        let same_payload = match (&self.payload, &record.payload) {
+            (Some(mine), Some(theirs)) => {
+                mine == theirs
+                    || scheme
+                        .fingerprint(mine)
+                        .is_ok_and(|mine| scheme.fingerprint(theirs).is_ok_and(|theirs| mine == theirs))
+            }
+            (mine, theirs) => mine == theirs,
+        };
+        same_payload
+            && self.event.as_deref() == record.event
+            && self.partition_key.as_deref() == Some(record.partition_key.as_str())
+    }
+}
+
+impl<DB: Dialect> Tx<DB> {
+    /// Stores a record that leaves once this transaction is committed, at least once, each time
+    /// with the same key. See [`outbox`](crate::outbox).
+    ///
+    /// # Errors
+    /// [`EnqueueError`]: return it by `?`.
+    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<Enqueued, EnqueueError> {
+        let outgoing = message.into_outgoing()?;
+        Ok(self.store(std::slice::from_ref(&outgoing)).await?[0])
+    }
+
+    /// Stores many in few statements, and says of each, in their order, whether it is new.
+    ///
+    /// # Errors
+    /// [`EnqueueError`]: return it by `?`.
+    pub async fn enqueue_all<M: IntoOutgoing>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<Enqueued>, EnqueueError> {
+        let outgoing = all(messages)?;
+        self.store(&outgoing).await
+    }
+
+    async fn store(&mut self, outgoing: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
+        let (conn, notes) = self.parts();
+        notes.whole().map_err(EnqueueError::Database)?;
+        let stored = store::<DB>(conn, outgoing).await;
+        notes.enqueued(&stored);
+        stored
+    }
+}
+
+impl<DB: Dialect> Savepoint<'_, DB> {
+    /// Stores a record, as [`Tx::enqueue`] does. Rolled back with the savepoint, it is gone.
+    ///
+    /// # Errors
+    /// [`EnqueueError`]: return it by `?`.
+    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<Enqueued, EnqueueError> {
+        let outgoing = message.into_outgoing()?;
+        let (conn, notes) = self.parts();
+        notes.whole().map_err(EnqueueError::Database)?;
+        let stored = store::<DB>(conn, std::slice::from_ref(&outgoing)).await;
+        notes.enqueued(&stored);
+        Ok(stored?[0])
+    }
+}

@@ -1,0 +1,175 @@
+//! Records in the outbox: both the row and the record, or neither.
+
+use std::time::{Duration, SystemTime};
+
+use idempotent_jobs::__private::store::{EnqueueError, Enqueued, Store, Tx};
+use idempotent_jobs::{JobMessage, Outgoing};
+
+use super::{BUDGET, Bed, assert_stored, effect, fresh, message};
+
+#[derive(serde::Serialize, JobMessage)]
+#[message(topic = "mails", key = "id", partition_by = "order", event = "placed")]
+pub struct Mail {
+    pub id: String,
+    pub order: String,
+    pub cents: i64,
+}
+
+pub fn mail(id: &str, order: &str, cents: i64) -> Mail {
+    Mail { id: id.to_owned(), order: order.to_owned(), cents }
+}
+
+/// The same message with its members in another order.
+#[derive(serde::Serialize, JobMessage)]
+#[message(topic = "mails", key = "id", partition_by = "order", event = "placed")]
+struct Liam {
+    cents: i64,
+    order: String,
+    id: String,
+}
+
+async fn begun<B: Bed>(store: &B::Store, id: &str) -> Tx<B::Db> {
+    fresh::<B>(store, &message(id, 1)).await
+}
+
+async fn waiting<B: Bed>(bed: &B, and: &str) -> i64 {
+    bed.count(format!("SELECT count(*) FROM {} WHERE {and}", B::outbox())).await
+}
+
+pub async fn enqueued_with_its_transaction_or_not_at_all<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "rolled back").await;
+    assert_eq!(tx.enqueue(&mail("1", "A", 5)).await.unwrap(), Enqueued::Stored);
+    assert!(B::Store::told(&tx));
+    store.rollback(tx).await;
+    assert_eq!(waiting(bed, "true").await, 0);
+
+    let mut tx = begun::<B>(&store, "committed").await;
+    assert!(!B::Store::told(&tx));
+    effect::<B>(&mut tx, 1).await;
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    tx.enqueue(&mail("2", "B", 5)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_stored(bed, 1, 1).await;
+    assert_eq!(waiting(bed, "topic = 'mails' AND event = 'placed' AND key_parts = 'id' AND state = 'ready'").await, 2);
+    assert_eq!(waiting(bed, "key = '[\"1\"]' AND partition_key = 'A' AND attempts = 0 AND long_key IS NULL").await, 1);
+
+    // In the next transaction of a chain too.
+    let mut tx = begun::<B>(&store, "chained").await;
+    tx.enqueue(&mail("3", "A", 5)).await.unwrap();
+    let next = store.commit_and_begin(tx, BUDGET, super::TERMS).await.unwrap();
+    assert_eq!(waiting(bed, "true").await, 3);
+    if let Some(next) = next {
+        assert!(!B::Store::told(&next));
+        store.rollback(next).await;
+    }
+}
+
+pub async fn enqueued_twice_before_it_is_sent_is_stored_once<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "first").await;
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    assert_eq!(tx.enqueue(&mail("1", "A", 5)).await.unwrap(), Enqueued::AlreadyThere);
+    store.commit(tx, BUDGET).await.unwrap();
+
+    let mut tx = begun::<B>(&store, "second").await;
+    let liam = Liam { cents: 5, order: "A".into(), id: "1".into() };
+    assert_eq!(tx.enqueue(&liam).await.unwrap(), Enqueued::AlreadyThere);
+    let many = [mail("1", "A", 5), mail("2", "A", 5), mail("2", "A", 5)];
+    let done = tx.enqueue_all(&many).await.unwrap();
+    assert_eq!(done, [Enqueued::AlreadyThere, Enqueued::Stored, Enqueued::AlreadyThere]);
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "true").await, 2);
+}
+
+pub async fn ded_02_another_message_under_a_waiting_key_is_refused<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "first").await;
+    tx.enqueue(&mail("secret", "A", 10)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    let others = [
+        Outgoing::of(&mail("secret", "A", 90)).unwrap(),
+        Outgoing::of(&mail("secret", "B", 10)).unwrap(),
+        Outgoing::tombstone(&mail("secret", "A", 10)).unwrap(),
+    ];
+    for (index, other) in others.into_iter().enumerate() {
+        let mut tx = begun::<B>(&store, &index.to_string()).await;
+        let refused = tx.enqueue(other).await.unwrap_err();
+        assert!(matches!(refused, EnqueueError::Conflict { .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("topic mails, key hash ") && !text.contains("secret"), "{text}");
+        store.rollback(tx).await;
+    }
+    assert_eq!(waiting(bed, "true").await, 1);
+}
+
+pub async fn enqueued_with_headers_tombstones_and_due_times<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    let of = |id: &str| Outgoing::of(&mail(id, "A", 5)).unwrap();
+    tx.enqueue(of("1").header("tenant", "acme").header("raw", [0xff, 0])).await.unwrap();
+    tx.enqueue(Outgoing::tombstone(&mail("2", "A", 5)).unwrap()).await.unwrap();
+    tx.enqueue(of("3").after(Duration::from_secs(3600))).await.unwrap();
+    tx.enqueue(of("4").deliver_at(SystemTime::now() + Duration::from_secs(3600))).await.unwrap();
+    tx.enqueue(of("5").after(Duration::MAX)).await.unwrap();
+    tx.enqueue(of("6").unordered()).await.unwrap();
+    let long = "x".repeat(600);
+    tx.enqueue(of(&long)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "payload IS NULL AND key = '[\"2\"]'").await, 1);
+    assert_eq!(waiting(bed, "state = 'later' AND due_at IS NOT NULL").await, 3);
+    assert_eq!(waiting(bed, "NOT ordered AND key = '[\"6\"]'").await, 1);
+    assert_eq!(waiting(bed, &format!("key LIKE 'sha256:%' AND long_key = '[\"{long}\"]'")).await, 1);
+    assert_eq!(waiting(bed, "true").await, 7);
+}
+
+pub async fn what_cannot_be_a_record_is_refused<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    let of = |order: &str| Outgoing::of(&mail("1", order, 5)).unwrap();
+    for (outgoing, why) in [
+        (of("A").header("event", "x"), "the header `event` is made from"),
+        (of("A").header("", "x"), "a header's name is empty"),
+        (of("A").header("a\0b", "x"), "a header's name is empty or has a NUL"),
+        (of("A\0B"), "its Kafka message key has a NUL"),
+    ] {
+        let refused = tx.enqueue(outgoing).await.unwrap_err().to_string();
+        assert!(refused.starts_with("topic mails: ") && refused.contains(why), "{refused}");
+    }
+    // Nothing was sent to the database: the transaction is as good as before.
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "true").await, 1);
+}
+
+pub async fn a_savepoint_takes_its_records_with_it<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    let mut part = tx.begin().await.unwrap();
+    part.enqueue(&mail("undone", "A", 5)).await.unwrap();
+    part.rollback().await.unwrap();
+    let mut part = tx.begin().await.unwrap();
+    part.enqueue(&mail("kept", "A", 5)).await.unwrap();
+    part.commit().await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "key = '[\"kept\"]'").await, 1);
+    assert_eq!(waiting(bed, "true").await, 1);
+}
+
+/// 200,000 locks in one transaction would exhaust PostgreSQL's table of locks.
+pub async fn many_keys_fit_into_one_transaction<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    let many: Vec<Mail> = (0..B::MANY).map(|id| mail(&id.to_string(), &id.to_string(), 5)).collect();
+    let done = tx.enqueue_all(&many).await.unwrap();
+    assert!(done.iter().all(|one| *one == Enqueued::Stored));
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "true").await, B::MANY);
+    assert_eq!(bed.count(format!("SELECT count(DISTINCT shard) FROM {}", B::outbox())).await, 32);
+    // Of one partition key in the order given.
+    let disorder = format!(
+        "SELECT count(*) FROM (SELECT CAST(partition_key AS integer) - lag(CAST(partition_key AS integer)) OVER (ORDER BY id) AS step FROM {}) AS s WHERE step <> 1",
+        B::outbox()
+    );
+    assert_eq!(bed.count(disorder).await, 0);
+}
