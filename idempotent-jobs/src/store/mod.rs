@@ -22,6 +22,7 @@ mod handle;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod line;
 mod migrate;
+mod operate;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -51,6 +52,7 @@ pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
+pub use self::operate::{Operate, SetAside, open_operate};
 pub use self::relay::{
     Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay,
 };

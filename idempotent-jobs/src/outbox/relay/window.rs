@@ -99,11 +99,6 @@ impl<R> Window<R> {
         self.flying
     }
 
-    /// How many are held.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
     /// Whether anything of the shard is on its way, or still to be told to the database.
     pub fn uses(&self, shard: i16) -> bool {
         let busy = |held: &Held<R>| held.entry.shard == shard && held.state != State::Queued;
