@@ -273,12 +273,21 @@ impl Driver {
             let asleep = self.deadline.is_none() && self.pace.falls_asleep();
             self.errands.keep(now, asleep, if self.deadline.is_some() { |_| 0 } else { fair });
         } else if self.deadline.is_none() {
-            let idle: Vec<_> =
-                self.shards.closing().into_iter().filter(|shard| !self.window.uses(*shard)).collect();
-            if !idle.is_empty() {
-                self.window.lose(&idle);
-                self.errands.release(idle);
-            }
+            self.give_back();
+        }
+    }
+
+    /// What others are to have goes when nothing of it is on its way any more.
+    fn give_back(&mut self) {
+        let mut closing = self.shards.closing();
+        if closing.is_empty() {
+            return;
+        }
+        let busy = self.window.busy();
+        closing.retain(|shard| !busy.contains(shard));
+        if !closing.is_empty() {
+            self.window.lose(&closing);
+            self.errands.release(closing);
         }
     }
 
@@ -346,7 +355,8 @@ impl Driver {
                 self.pace.told(asleep, now);
                 let gone = self.shards.kept(&kept, asked);
                 self.lose(&gone);
-                self.shards.balance(kept.live, |shard| !self.window.uses(shard));
+                let busy = self.window.busy();
+                self.shards.balance(kept.live, |shard| !busy.contains(&shard));
                 if !kept.taken.is_empty() {
                     info!(taken = kept.taken.len(), owned = self.shards.count(), live = kept.live, "took shards");
                     self.pace.woken(now);

@@ -99,10 +99,10 @@ impl<R> Window<R> {
         self.flying
     }
 
-    /// Whether anything of the shard is on its way, or still to be told to the database.
-    pub fn uses(&self, shard: i16) -> bool {
-        let busy = |held: &Held<R>| held.entry.shard == shard && held.state != State::Queued;
-        self.slots.iter().flatten().any(busy)
+    /// The shards of which something is on its way, or still to be told to the database.
+    pub fn busy(&self) -> HashSet<i16> {
+        let busy = self.slots.iter().flatten().filter(|held| held.state != State::Queued);
+        busy.map(|held| held.entry.shard).collect()
     }
 
     /// The topic under that name, which all its records share.

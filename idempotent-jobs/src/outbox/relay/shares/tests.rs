@@ -36,7 +36,7 @@ proptest! {
     ) {
         let mut table = Table::default();
         let mut relays: Vec<Shards> = (0..before.max(after)).map(|_| Shards::default()).collect();
-        let mut rounds = |relays: &mut Vec<Shards>, table: &mut Table, live: usize| {
+        let rounds = |relays: &mut Vec<Shards>, table: &mut Table, live: usize| {
             for _ in 0..4 {
                 for (relay, shards) in relays.iter_mut().enumerate().take(live) {
                     let kept = table.keep(relay, live);
