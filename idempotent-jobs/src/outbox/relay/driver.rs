@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const PURGE: Duration = Duration::from_secs(10);
 /// Rows of one read, and of one mark.
 const BATCH: usize = 4_000;
+/// Failures recorded at once: each is a trip of its own.
+const FAILURES: usize = 500;
 /// After so many records the clock is looked at again: the process may have been paused.
 const PULSE: usize = 64;
 
@@ -307,7 +309,8 @@ impl Driver {
 
     fn begin_reading(&mut self, now: Duration) {
         if !self.failures.is_empty() {
-            self.errands.record(std::mem::take(&mut self.failures));
+            let some = self.failures.len().min(FAILURES);
+            self.errands.record(self.failures.drain(..some).collect());
         } else if self.may_read(now) && now >= self.next_look {
             self.next_look = now + LOOK;
             self.errands.look_at_age(self.shards.open(now));

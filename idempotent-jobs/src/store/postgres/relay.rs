@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, Error, Executor, Postgres, Row as _};
+use sqlx::{ConnectOptions, Connection, Error, Executor, PgConnection, Postgres, Row as _};
 use tokio::sync::Mutex;
 
 use crate::store::line::Line;
@@ -73,18 +73,27 @@ UPDATE idempotent_jobs.outbox SET state = 'ready', due_at = NULL WHERE ctid = AN
     SELECT ctid FROM idempotent_jobs.outbox WHERE state = 'later' AND due_at <= pg_catalog.now() \
     ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED)) AND state = 'later'";
 
-const GONE: &str = "\
-DELETE FROM idempotent_jobs.outbox AS o USING unnest($1::smallint[], $2::bigint[]) AS d (shard, id) \
-WHERE o.shard = d.shard AND o.id = d.id AND o.state = 'ready'";
+/// Places of rows, found one by one through the index: a LATERAL with a LIMIT cannot be turned
+/// round into a walk over all ready rows, as a join can that is planned by old statistics.
+macro_rules! places {
+    () => {
+        "ctid = ANY (ARRAY(SELECT o.at FROM unnest($1::smallint[], $2::bigint[]) AS d (shard, id) \
+         CROSS JOIN LATERAL (SELECT ctid AS at FROM idempotent_jobs.outbox \
+         WHERE shard = d.shard AND id = d.id AND state = 'ready' LIMIT 1) AS o))"
+    };
+}
 
-const TO_SENT: &str = "\
-WITH gone AS ( \
-    DELETE FROM idempotent_jobs.outbox AS o USING unnest($1::smallint[], $2::bigint[]) AS d (shard, id) \
-    WHERE o.shard = d.shard AND o.id = d.id AND o.state = 'ready' RETURNING o.*) \
-INSERT INTO idempotent_jobs.sent (id, topic, key, long_key, key_parts, event, partition_key, payload, \
-    header_names, header_values, shard, ordered, size) \
-SELECT id, topic, key, long_key, key_parts, event, partition_key, payload, \
-    header_names, header_values, shard, ordered, size FROM gone ON CONFLICT (id) DO NOTHING";
+const GONE: &str = concat!("DELETE FROM idempotent_jobs.outbox WHERE ", places!());
+
+const TO_SENT: &str = concat!(
+    "WITH gone AS (DELETE FROM idempotent_jobs.outbox WHERE ",
+    places!(),
+    " RETURNING *) \
+     INSERT INTO idempotent_jobs.sent (id, topic, key, long_key, key_parts, event, partition_key, payload, \
+     header_names, header_values, shard, ordered, size) \
+     SELECT id, topic, key, long_key, key_parts, event, partition_key, payload, \
+     header_names, header_values, shard, ordered, size FROM gone ON CONFLICT (id) DO NOTHING"
+);
 
 const PURGE: &str = "\
 DELETE FROM idempotent_jobs.sent WHERE ctid = ANY (ARRAY( \
@@ -93,12 +102,11 @@ DELETE FROM idempotent_jobs.sent WHERE ctid = ANY (ARRAY( \
 
 /// Fenced by the owner: a relay that was asleep knows nothing of what became of the row since.
 const FAILED: &str = "\
-UPDATE idempotent_jobs.outbox AS o SET attempts = o.attempts + 1, last_error = f.error, \
-    state = CASE WHEN f.again IS NULL THEN 'failed' ELSE 'later' END, \
-    due_at = pg_catalog.now() + make_interval(secs => f.again) \
-FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::float8[]) AS f (shard, id, error, again) \
-WHERE o.shard = f.shard AND o.id = f.id AND o.state = 'ready' \
-AND EXISTS (SELECT FROM idempotent_jobs.shards AS s WHERE s.shard = f.shard AND s.owner = $1)";
+UPDATE idempotent_jobs.outbox AS o SET attempts = o.attempts + 1, last_error = $4, \
+    state = CASE WHEN $5::float8 IS NULL THEN 'failed' ELSE 'later' END, \
+    due_at = pg_catalog.now() + make_interval(secs => $5) \
+WHERE o.shard = $2 AND o.id = $3 AND o.state = 'ready' \
+AND EXISTS (SELECT FROM idempotent_jobs.shards AS s WHERE s.shard = $2 AND s.owner = $1)";
 
 const ALIVE: &str = "\
 INSERT INTO idempotent_jobs.relays AS r (id, asleep, alive_until) \
@@ -130,6 +138,8 @@ const OLDEST: &str = "\
 SELECT extract(epoch FROM pg_catalog.now() - min(o.enqueued_at))::float8 FROM unnest($1) AS s (shard) \
 CROSS JOIN LATERAL (SELECT enqueued_at FROM idempotent_jobs.outbox \
     WHERE shard = s.shard AND state = 'ready' ORDER BY id LIMIT 1) AS o";
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 #[async_trait]
 impl RelayStore for PostgresRelay {
@@ -176,19 +186,7 @@ impl RelayStore for PostgresRelay {
 
     async fn failed(&self, relay: &str, failures: &[Failure]) -> Result<(), StoreError> {
         let mut line = self.reader.take().await?;
-        let (shards, ids): (Vec<_>, Vec<_>) = failures.iter().map(|f| (f.place.shard, f.place.id)).unzip();
-        // PostgreSQL refuses NUL in texts.
-        let errors: Vec<_> = failures.iter().map(|f| f.error.replace('\0', " ")).collect();
-        let again: Vec<_> = failures.iter().map(|f| f.again.map(|wait| wait.as_secs_f64())).collect();
-        sqlx::query(FAILED)
-            .bind(relay)
-            .bind(shards)
-            .bind(ids)
-            .bind(errors)
-            .bind(again)
-            .execute(&mut *line)
-            .await
-            .map_err(failed("recording failed records"))?;
+        record(&mut line, relay, failures).await.map_err(failed("recording failed records"))?;
         line.done();
         Ok(())
     }
@@ -245,9 +243,26 @@ async fn listen(options: &PgConnectOptions) -> Result<PgListener, Error> {
     Ok(listener)
 }
 
-async fn keep(conn: &mut sqlx::PgConnection, relay: &str, asleep: bool, share: Share) -> Result<Kept, Error> {
+/// One by one: they are few, and each finds its row by the index.
+async fn record(conn: &mut PgConnection, relay: &str, failures: &[Failure]) -> Result<(), Error> {
+    let mut tx = conn.begin_with(BEGIN).await?;
+    for Failure { place, error, again } in failures {
+        sqlx::query(FAILED)
+            .bind(relay)
+            .bind(place.shard)
+            .bind(place.id)
+            // PostgreSQL refuses NUL in texts.
+            .bind(error.replace('\0', " "))
+            .bind(again.map(|wait| wait.as_secs_f64()))
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await
+}
+
+async fn keep(conn: &mut PgConnection, relay: &str, asleep: bool, share: Share) -> Result<Kept, Error> {
     let lease = LEASE.as_secs_f64();
-    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
+    let mut tx = conn.begin_with(BEGIN).await?;
     sqlx::query(ALIVE).bind(relay).bind(asleep).bind(lease).execute(&mut *tx).await?;
     tx.execute(BURY).await?;
     let live: i64 = sqlx::query_scalar(LIVE).fetch_one(&mut *tx).await?;
@@ -263,8 +278,8 @@ async fn keep(conn: &mut sqlx::PgConnection, relay: &str, asleep: bool, share: S
     Ok(Kept { live, renewed, taken })
 }
 
-async fn leave(conn: &mut sqlx::PgConnection, relay: &str) -> Result<(), Error> {
-    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
+async fn leave(conn: &mut PgConnection, relay: &str) -> Result<(), Error> {
+    let mut tx = conn.begin_with(BEGIN).await?;
     sqlx::query("UPDATE idempotent_jobs.shards SET owner = NULL, owned_until = NULL WHERE owner = $1")
         .bind(relay)
         .execute(&mut *tx)
