@@ -37,11 +37,12 @@
 //! however many records it enqueues. So:
 //!
 //! * Transactions that enqueue the same Kafka message key, and a few others by chance, wait for each
-//!   other. Enqueue late in the transaction, and commit soon.
+//!   other. Enqueue late in the transaction, and commit soon. A job need not mind: what it enqueues
+//!   is stored at the end of its transaction.
 //! * Two transactions that enqueue several keys in different order can deadlock; PostgreSQL ends
-//!   one with 40P01. [`enqueue_all`] takes its locks sorted, and two calls of it alone cannot. Run
-//!   your own transaction again when that happens; a job's is run again by its worker.
-//! * [`Outgoing::unordered`] takes no lock and keeps no order.
+//!   one with 40P01. [`enqueue_all`] takes its locks sorted, and two transactions that call it
+//!   once cannot. Run your own transaction again when it happens; a job's is run again by its worker.
+//! * [`Outgoing::unordered`](crate::Outgoing::unordered) takes no lock and keeps no order.
 //!
 //! On SQLite one transaction writes at a time, and nothing more is needed.
 //!

@@ -159,6 +159,21 @@ impl Outgoing {
         self
     }
 
+    /// The topic it is for.
+    pub fn topic(&self) -> &str {
+        self.topic
+    }
+
+    /// The dedup key, in its text form.
+    pub fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    /// The JSON of the message; `None` is a tombstone.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
+    }
+
     /// Which of the locks that keep the order of commit it takes: the first byte of the digest
     /// of topic and Kafka message key.
     pub(crate) fn stripe(&self) -> u8 {

@@ -9,10 +9,40 @@ use super::dialect::{Broken, Chain, Dialect, depth};
 use super::handle::{CUT, Notes, Tx};
 use super::slots::Lease;
 use super::transaction::{LEAST, ROLLBACK, undo};
-use super::{CommitError, StoreError, Terms, fault};
+use super::{CommitError, EnqueueError, StoreError, Terms, enqueue, fault};
 
 const CLOSING: &str = "closing the transaction";
 const COMMITTING: &str = "committing";
+const STORING: &str = "storing records in the outbox";
+
+/// Stores the records that were held for the outbox: the last statements before the guard.
+pub(super) async fn flushed<DB: Dialect>(mut tx: Tx<DB>, budget: Duration) -> Result<Tx<DB>, CommitError> {
+    if tx.notes.refused || tx.notes.cut || tx.notes.open > 0 {
+        // It will not be committed, and is told why.
+        return Ok(tx);
+    }
+    let budget = budget.max(LEAST);
+    let (conn, notes) = tx.parts();
+    let error = match timeout(budget, enqueue::flush(conn, notes)).await {
+        Ok(Ok(())) => return Ok(tx),
+        Ok(Err(EnqueueError::Database(error))) => error,
+        Ok(Err(error)) => return Err(CommitError::Refused(StoreError::lasting(STORING, error))),
+        Err(_) => return Err(CommitError::Refused(StoreError::transient(STORING, silence(budget)))),
+    };
+    let Tx { lease, notes, .. } = tx;
+    // An earlier statement failed, or the transaction is there no more, before these were sent.
+    let earlier = match &error {
+        Error::Database(error) => {
+            let read_only = notes.lent && error.code().is_some_and(|code| code == "25006");
+            read_only || matches!(DB::broken(&**error), Broken::Aborted | Broken::Gone)
+        }
+        _ => false,
+    };
+    if earlier {
+        return Err(diagnose(lease, notes, error).await);
+    }
+    Err(CommitError::Refused(StoreError::driver::<DB>(STORING, error)))
+}
 
 /// Commits. Gives the connection if it can be kept; every early return closes it.
 pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<Option<Lease<DB>>, CommitError> {
