@@ -269,7 +269,8 @@ fn order(what: &str, set: &str) {
 
 /// The set whose address that is.
 fn set(servers: &str) -> Option<String> {
-    let services = std::env::var_os("IDEMPOTENT_JOBS_SERVICES").map_or_else(|| root().join("target/services"), Into::into);
+    let services =
+        std::env::var_os("IDEMPOTENT_JOBS_SERVICES").map_or_else(|| root().join("target/services"), Into::into);
     let sets = std::fs::read_dir(services.join("sets")).ok()?.flatten();
     let its = |env: String| env.lines().any(|line| line == format!("KAFKA_BROKERS={servers}"));
     let mut names = sets.filter(|set| std::fs::read_to_string(set.path().join("env")).is_ok_and(its));

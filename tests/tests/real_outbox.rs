@@ -119,7 +119,8 @@ fn out_05_bad_records_are_set_aside_and_the_others_go_on() {
     println!("the bad ones are set aside after {:?}", began.elapsed());
     // One too large, one behind it; of the topic one after ten attempts, two behind it.
     assert_eq!(scene.waiting(), 5);
-    let attempts = "SELECT attempts::bigint FROM idempotent_jobs.outbox WHERE topic = 'no-such-topic' AND state = 'failed'";
+    let attempts =
+        "SELECT attempts::bigint FROM idempotent_jobs.outbox WHERE topic = 'no-such-topic' AND state = 'failed'";
     assert_eq!(scene.database.number(attempts), 10);
     scene.database.run("DELETE FROM idempotent_jobs.outbox WHERE key = '[1,0]'");
     assert_eq!(scene.arrive(98, SOON).len(), 98);
@@ -268,9 +269,12 @@ fn write(url: &str, rows: i64) {
             .await
             .unwrap();
             left -= numbered.len() as i64;
-            enqueue_all(&mut *tx, numbered.iter().map(|(lane, n)| Numbered { lane: *lane, n: *n }).collect::<Vec<_>>().iter())
-                .await
-                .unwrap();
+            enqueue_all(
+                &mut *tx,
+                numbered.iter().map(|(lane, n)| Numbered { lane: *lane, n: *n }).collect::<Vec<_>>().iter(),
+            )
+            .await
+            .unwrap();
             // Others overtake it meanwhile.
             tokio::time::sleep(Duration::from_micros(u64::from(rand::random::<u16>() % 6_000))).await;
             tx.commit().await.unwrap();

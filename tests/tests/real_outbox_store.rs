@@ -35,9 +35,8 @@ fn every_statement_of_a_relay_has_its_index() {
         assert!(began.elapsed() < Duration::from_secs(1), "{:?} for 4,000 rows", began.elapsed());
     }
     let refused = bed.due(all()).into_iter().take(100);
-    let refused: Vec<_> = refused
-        .map(|row| Failure { place: row.place, error: "no".into(), again: Some(Duration::ZERO) })
-        .collect();
+    let refused: Vec<_> =
+        refused.map(|row| Failure { place: row.place, error: "no".into(), again: Some(Duration::ZERO) }).collect();
     wait_for(bed.store.failed("me", &refused)).expect("failures can be recorded");
     assert_eq!(wait_for(bed.store.promote()).expect("rows can be made ready"), 100);
     wait_for(bed.store.purge(Duration::ZERO)).expect("sent rows can be purged");

@@ -277,7 +277,13 @@ mod tests {
 
     #[test]
     fn out_04_an_outage_blames_no_record() {
-        for code in [Code::MessageTimedOut, Code::BrokerTransportFailure, Code::AllBrokersDown, Code::NotLeaderForPartition, Code::PurgeQueue] {
+        for code in [
+            Code::MessageTimedOut,
+            Code::BrokerTransportFailure,
+            Code::AllBrokersDown,
+            Code::NotLeaderForPartition,
+            Code::PurgeQueue,
+        ] {
             assert!(matches!(of(code, true, false), Fate::Trouble(_)), "{code:?}");
         }
         assert!(matches!(of(Code::UnknownTopicOrPartition, false, false), Fate::Trouble(_)));

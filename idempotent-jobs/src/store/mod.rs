@@ -50,12 +50,10 @@ use crate::message::Coordinates;
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
+pub use self::operate::{Operate, SetAside, open_operate};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
-pub use self::operate::{Operate, SetAside, open_operate};
-pub use self::relay::{
-    Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay,
-};
+pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};

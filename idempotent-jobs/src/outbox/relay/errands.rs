@@ -33,12 +33,21 @@ pub(super) enum Desk {
 
 /// What a call brought.
 pub(super) enum Done {
-    Read { rows: Vec<Row>, promoted: u64, epochs: Epochs, crowded: bool },
+    Read {
+        rows: Vec<Row>,
+        promoted: u64,
+        epochs: Epochs,
+        crowded: bool,
+    },
     Recorded(Vec<Slot>),
     Age(Option<Duration>),
     Marked(Vec<Slot>),
     Purged(u64),
-    Kept { asked: Duration, asleep: bool, kept: Kept },
+    Kept {
+        asked: Duration,
+        asleep: bool,
+        kept: Kept,
+    },
     Released(Vec<Shard>),
     Left,
     Woken,

@@ -33,14 +33,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub fn new() -> Self {
-        Self {
-            next: Duration::ZERO,
-            began: Duration::ZERO,
-            interval: LEAST,
-            asleep_since: None,
-            reads: 0,
-            rows: 0,
-        }
+        Self { next: Duration::ZERO, began: Duration::ZERO, interval: LEAST, asleep_since: None, reads: 0, rows: 0 }
     }
 
     /// When to read next.

@@ -37,7 +37,7 @@ pub(crate) struct Shards {
 }
 
 /// The times of holding when a read began.
-pub(crate) type Epochs = [Option<u64>; SHARDS];
+pub(crate) type Epochs = Box<[Option<u64>; SHARDS]>;
 
 impl Shards {
     /// The database's answer to a renewal that was begun at `asked`. Shards that are not what they
@@ -118,7 +118,7 @@ impl Shards {
 
     /// The times of holding, for whoever begins to read.
     pub fn epochs(&self) -> Epochs {
-        self.held.map(|held| held.map(|held| held.epoch))
+        Box::new(self.held.map(|held| held.map(|held| held.epoch)))
     }
 
     /// Whether a shard was held all the time since.

@@ -217,8 +217,11 @@ impl RelayStore for PostgresRelay {
 
     async fn oldest(&self, shards: &[Shard]) -> Result<Option<Duration>, StoreError> {
         let mut line = self.reader.take().await?;
-        let age: Option<f64> =
-            sqlx::query_scalar(OLDEST).bind(shards).fetch_one(&mut *line).await.map_err(failed("looking at the backlog"))?;
+        let age: Option<f64> = sqlx::query_scalar(OLDEST)
+            .bind(shards)
+            .fetch_one(&mut *line)
+            .await
+            .map_err(failed("looking at the backlog"))?;
         line.done();
         Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
     }

@@ -75,12 +75,7 @@ impl Operate for SqliteOperate {
 }
 
 impl SqliteOperate {
-    async fn run(
-        &self,
-        sql: &'static str,
-        topic: &str,
-        key: Option<&str>,
-    ) -> Result<Result<u64, StoreError>, Error> {
+    async fn run(&self, sql: &'static str, topic: &str, key: Option<&str>) -> Result<Result<u64, StoreError>, Error> {
         let mut line = match self.0.take().await {
             Ok(line) => line,
             Err(error) => return Ok(Err(error)),

@@ -271,7 +271,10 @@ fn row(row: &SqliteRow) -> Result<Row, Error> {
         event: row.try_get(5)?,
         partition_key: row.try_get(6)?,
         payload: row.try_get(7)?,
-        headers: headers.into_iter().map(|(name, value)| Ok((name, value.map(|hex| unhex(&hex)).transpose()?))).collect::<Result<_, Error>>()?,
+        headers: headers
+            .into_iter()
+            .map(|(name, value)| Ok((name, value.map(|hex| unhex(&hex)).transpose()?)))
+            .collect::<Result<_, Error>>()?,
         ordered: row.try_get(9)?,
         size: usize::try_from(row.try_get::<i64, _>(10)?).unwrap_or(0),
         attempts: u32::try_from(row.try_get::<i64, _>(11)?).unwrap_or(0),
@@ -281,8 +284,11 @@ fn row(row: &SqliteRow) -> Result<Row, Error> {
 fn unhex(hex: &str) -> Result<Vec<u8>, Error> {
     let bad = || Error::Decode("a header's value is not in hex".into());
     let digit = |c: u8| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or_else(bad);
-    hex.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Ok(digit(*high)? << 4 | digit(*low)?),
-        _ => Err(bad()),
-    }).collect()
+    hex.as_bytes()
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Ok(digit(*high)? << 4 | digit(*low)?),
+            _ => Err(bad()),
+        })
+        .collect()
 }

@@ -72,10 +72,15 @@ impl Model {
     fn read(&mut self, most: usize) {
         let held: HashSet<i64> = self.window.ids().into_iter().collect();
         let room = self.window.room();
-        let troubled: Vec<(u8, Option<u8>)> =
-            self.rows.iter().filter(|(id, ..)| self.refused.contains(id)).map(|(_, topic, lane)| (*topic, *lane)).collect();
+        let troubled: Vec<(u8, Option<u8>)> = self
+            .rows
+            .iter()
+            .filter(|(id, ..)| self.refused.contains(id))
+            .map(|(_, topic, lane)| (*topic, *lane))
+            .collect();
         let due = self.rows.iter().filter(|(id, topic, lane)| {
-            !held.contains(id) && !self.refused.contains(id) && !(lane.is_some() && troubled.contains(&(*topic, *lane)))
+            let waits = lane.is_some() && troubled.contains(&(*topic, *lane));
+            !(waits || held.contains(id) || self.refused.contains(id))
         });
         let entries: Vec<_> =
             due.take(most.min(room.rows)).map(|(id, topic, lane)| entry(*id, *topic, *lane, 100)).collect();
