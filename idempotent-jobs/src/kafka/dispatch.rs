@@ -168,6 +168,12 @@ impl Dispatch {
         Ok(())
     }
 
+    /// Puts the producer into the state in which it refuses everything.
+    #[cfg(all(test, feature = "embedded"))]
+    pub(crate) fn fail_for_good(&self) {
+        native::fail_for_good(self.client.client().native_ptr());
+    }
+
     /// Makes everything come back that was not delivered, its reports included.
     pub fn purge(&self) {
         for client in std::iter::once(&self.client).chain(&self.single) {

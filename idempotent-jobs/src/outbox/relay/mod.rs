@@ -21,6 +21,9 @@ pub(crate) mod shares;
 mod topics;
 pub(crate) mod window;
 
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
