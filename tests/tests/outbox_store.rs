@@ -4,9 +4,10 @@ mod outbox_contract;
 
 use std::time::{Duration, Instant};
 
-use idempotent_jobs::{Relay, embedded};
+use idempotent_jobs::prelude::*;
+use idempotent_jobs::{Producer, Relay, Worker, embedded};
 use outbox_contract::{Bed, New, row};
-use tests::database::Kind;
+use tests::database::{Database, Kind, effect_sqlite};
 use tests::{PATIENCE, outbox, wait_for};
 use tokio::sync::oneshot;
 
@@ -42,6 +43,65 @@ fn a_relay_sends_from_sqlite_to_the_embedded_broker() {
         assert!(of.is_sorted_by_key(number), "{of:?}");
     }
     assert!(found.iter().all(|record| record.payload.is_none()), "they are tombstones");
+}
+
+#[derive(serde::Serialize, serde::Deserialize, JobMessage)]
+#[message(topic = "relay-first", key = "id")]
+struct First {
+    id: i64,
+}
+
+#[derive(serde::Serialize, serde::Deserialize, JobMessage)]
+#[message(topic = "relay-second", key = "id")]
+struct Second {
+    id: i64,
+}
+
+#[idempotent_job]
+async fn relay_first(tx: &mut SqliteTx, job: First) -> JobResult {
+    tx.enqueue(&Second { id: job.id }).await?;
+    Ok(())
+}
+
+#[idempotent_job]
+async fn relay_second(tx: &mut SqliteTx, job: Second, meta: Meta) -> JobResult {
+    effect_sqlite(tx, "relay_second", job.id, &meta).await?;
+    Ok(())
+}
+
+/// The worker's own relay, with properties of consumers on the way.
+#[test]
+fn a_worker_sends_what_its_jobs_enqueue() {
+    let database = Database::new(Kind::Sqlite);
+    let broker = embedded::Broker::start(&[("relay-first", 2), ("relay-second", 2)]).expect("the embedded broker starts");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let worker = Worker::builder()
+        .database_url(database.url())
+        .brokers(broker.bootstrap_servers())
+        .group_id("relayed")
+        .property("group.protocol", "consumer")
+        .property("fetch.wait.max.ms", "50")
+        .jobs(["relay_first", "relay_second"])
+        .shutdown_on(async { drop(stopped.await) });
+    let running = std::thread::spawn(move || wait_for(worker.run()));
+    wait_for(async {
+        let producer = Producer::builder().brokers(broker.bootstrap_servers()).build().expect("a producer");
+        for id in [1, 2, 3, 1] {
+            producer.send(&First { id }).await.expect("it is delivered");
+        }
+    });
+    let deadline = Instant::now() + PATIENCE;
+    while database.ids("relay_second").len() < 3 {
+        assert!(Instant::now() < deadline, "{:?}", database.effects());
+        std::thread::yield_now();
+    }
+    drop(stop);
+    running.join().expect("it ends").expect("it ends well");
+    let mut ids = database.ids("relay_second");
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3]);
+    assert_eq!(database.number("SELECT count(*) FROM idempotent_jobs_relays"), 0, "the relay said that it ends");
+    assert_eq!(database.number("SELECT count(*) FROM idempotent_jobs_outbox"), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use idempotent_jobs::outbox::enqueue_all;
+use idempotent_jobs::outbox::{Outbox, enqueue_all};
 use sqlx::{Connection, Executor, PgConnection};
 use tests::PATIENCE;
 use tests::outbox::{Numbered, Outage, Scene, TOPIC, first_copies, rows};
@@ -142,6 +142,27 @@ fn out_07_after_an_outage_earlier_records_of_a_key_leave_first() {
     scene.rows(0, 3..10);
     scene.drained(PATIENCE);
     assert_eq!(first_copies(&scene.found()).0[&0], (0..10).collect::<Vec<_>>());
+    relay.stop();
+}
+
+#[test]
+fn out_09_a_record_that_was_kept_is_sent_once_more_with_the_same_key() {
+    let scene = Scene::real();
+    let mut command = scene.command();
+    command.env("RELAY_KEEPS_SENT", "3600");
+    let relay = scene.start(command);
+    scene.rows(0, 0..3);
+    scene.arrive(3, SOON);
+    scene.drained(SOON);
+    scene.becomes("SELECT count(*) FROM idempotent_jobs.sent", 3, SOON);
+    tests::wait_for(async {
+        let outbox = Outbox::connect(scene.database.url()).await.expect("an operator can connect");
+        assert_eq!(outbox.replay(TOPIC.0, "[0,1]").await.expect("it can be replayed"), 1);
+    });
+    let found = scene.arrive(4, SOON);
+    let copies: Vec<_> = found.iter().filter(|record| record.dedup == "[0,1]").collect();
+    assert_eq!(copies.len(), 2);
+    assert_eq!((&copies[0].payload, &copies[0].headers), (&copies[1].payload, &copies[1].headers));
     relay.stop();
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer};
+#[cfg(all(test, feature = "embedded"))]
+use rdkafka::producer::Producer as _;
+use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, ClientContext};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -172,13 +174,6 @@ impl Dispatch {
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn fail_for_good(&self) {
         native::fail_for_good(self.client.client().native_ptr());
-    }
-
-    /// Makes everything come back that was not delivered, its reports included.
-    pub fn purge(&self) {
-        for client in std::iter::once(&self.client).chain(&self.single) {
-            client.purge(PurgeConfig::default().queue().inflight());
-        }
     }
 }
 
