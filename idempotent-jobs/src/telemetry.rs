@@ -20,6 +20,7 @@
 //! |---|---|
 //! | `job` | `job`, `topic`, `partition`, `offset`, `attempt`, `key_hash`, `outcome` |
 //! | `batch` | `job`, `topic`, `messages`: the handler of a batch job |
+//! | `relay` | `relay`: its name in the table of relays |
 //!
 //! Keys appear as `key_hash`, the first 8 bytes of their SHA-256 in hex; payloads and header
 //! values never appear.

@@ -73,7 +73,8 @@ async fn relay_second(tx: &mut SqliteTx, job: Second, meta: Meta) -> JobResult {
 #[test]
 fn a_worker_sends_what_its_jobs_enqueue() {
     let database = Database::new(Kind::Sqlite);
-    let broker = embedded::Broker::start(&[("relay-first", 2), ("relay-second", 2)]).expect("the embedded broker starts");
+    let broker =
+        embedded::Broker::start(&[("relay-first", 2), ("relay-second", 2)]).expect("the embedded broker starts");
     let (stop, stopped) = oneshot::channel::<()>();
     let worker = Worker::builder()
         .database_url(database.url())

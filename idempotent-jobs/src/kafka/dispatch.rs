@@ -69,7 +69,7 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// What the relay changes of a producer's defaults. A record waits for others so long: enough for
 /// batches under load, and little beside the rest of the way when there is none.
-const DEFAULTS: &[(&str, &str)] = &[("linger.ms", "2"), ("queue.buffering.max.messages", "100000")];
+const LINGER: &str = "2";
 
 /// The relay's producer.
 pub struct Dispatch {
@@ -96,10 +96,8 @@ impl Dispatch {
     /// Every property that is missing or refused, one sentence each.
     pub fn new(properties: &Properties, timeout: Option<Duration>) -> Result<Self, Vec<String>> {
         let mut config = properties.relay(timeout)?;
-        for (name, value) in DEFAULTS {
-            if config.get(name).is_none() {
-                config.set(*name, *value);
-            }
+        if ["linger.ms", "queue.buffering.max.ms"].iter().all(|name| config.get(name).is_none()) {
+            config.set("linger.ms", LINGER);
         }
         if config.get("topic.metadata.propagation.max.ms").is_none() {
             config.set("topic.metadata.propagation.max.ms", UNKNOWN.as_millis().to_string());

@@ -74,7 +74,8 @@ pub(super) struct Driver {
 impl Driver {
     pub fn new(store: Arc<dyn RelayStore>, dispatch: Dispatch, bell: Arc<Notify>, terms: Terms) -> Self {
         let name: Arc<str> = format!("{}-{:016x}", std::process::id(), rand::random::<u64>()).into();
-        info!(relay = %name, "relays");
+        tracing::Span::current().record("relay", &*name);
+        info!("relays");
         Self {
             errands: Errands::new(store, name),
             window: Window::new(Bounds { rows: terms.rows, bytes: terms.bytes }),

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use self::driver::Driver;
 use crate::kafka::Dispatch;
@@ -74,5 +75,7 @@ pub(crate) async fn relay(
     terms: Terms,
     stop: impl Future<Output = Duration> + Send,
 ) {
-    Driver::new(store, dispatch, bell, terms).run(stop).await;
+    let span = tracing::info_span!("relay", relay = tracing::field::Empty);
+    let driver = span.in_scope(|| Driver::new(store, dispatch, bell, terms));
+    driver.run(stop).instrument(span).await;
 }

@@ -66,8 +66,7 @@ impl Bed {
     fn ends(&self, topic: &str) -> i64 {
         use rdkafka::consumer::{BaseConsumer, Consumer};
         let servers = self.broker.bootstrap_servers();
-        let consumer: BaseConsumer =
-            rdkafka::ClientConfig::new().set("bootstrap.servers", servers).create().unwrap();
+        let consumer: BaseConsumer = rdkafka::ClientConfig::new().set("bootstrap.servers", servers).create().unwrap();
         consumer.fetch_watermarks(topic, 0, PATIENCE).unwrap().1
     }
 }
