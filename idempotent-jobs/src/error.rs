@@ -201,6 +201,9 @@ pub enum Error {
     /// The Kafka client cannot go on.
     #[error("kafka: {0}")]
     Kafka(String),
+    /// The database refused what an operator asked for, or is away.
+    #[error("database: {0}")]
+    Database(String),
     /// A defect of this library; what was running is read again at the next start.
     #[error("a defect of idempotent-jobs, please report it: {0}")]
     Internal(String),

@@ -66,6 +66,7 @@ mod once;
 pub mod outbox;
 mod outgoing;
 mod registry;
+mod relay;
 mod retry;
 mod serve;
 mod start;
@@ -88,6 +89,7 @@ pub use crate::message::{
 };
 pub use crate::once::{Once, OnceError, OnceKey, once};
 pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
+pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
 pub use crate::store::{Savepoint, Transacted, Tx};

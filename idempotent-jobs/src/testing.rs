@@ -68,7 +68,8 @@ async fn begin<S: Store>(url: &str) -> Result<S::Tx, Error> {
     S::open(url, 1).await.map_err(refused)?.begin(terms).await.map_err(refused)
 }
 
-/// The records that a job gave to the outbox through this handle.
+/// The records that a job gave to the outbox through this handle; the last thousand or fewer of them when
+/// it gave a thousand or more.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]

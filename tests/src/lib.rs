@@ -11,6 +11,7 @@ pub mod database;
 pub mod events;
 pub mod misbehaviour;
 pub mod order;
+pub mod outbox;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;

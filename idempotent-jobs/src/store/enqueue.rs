@@ -26,7 +26,8 @@ const LOOKS: usize = 5;
 pub enum Enqueued {
     /// It is stored.
     Stored,
-    /// The same record is there and not sent yet: that one will be.
+    /// The same message is there and not sent yet: that one will be, with the headers and at the
+    /// time that it was given first. One that was set aside waits to be redriven.
     AlreadyThere,
 }
 
@@ -39,8 +40,8 @@ pub enum EnqueueError {
     Unsendable(#[from] Unsendable),
     /// Another message of the same topic and key is waiting to be sent, and says something else.
     #[error(
-        "topic {topic}, key hash {key_hash}: another message with this key and other content waits in the outbox: \
-         its key is too narrow, or one of the two is wrong"
+        "topic {topic}, key hash {key_hash}: another message with this key and other content waits in the outbox, \
+         or was set aside there: its key is too narrow, or one of the two is wrong"
     )]
     Conflict {
         /// The topic.
@@ -56,6 +57,9 @@ pub enum EnqueueError {
         /// 8 bytes of the key's digest in hex.
         key_hash: String,
     },
+    /// A savepoint was opened by an SQL statement: what its rollback undoes cannot be known here.
+    #[error("records are not enqueued once a savepoint was opened by SQL: open it by `tx.begin()`")]
+    Savepoint,
     /// The database refused, or is away.
     #[error("the outbox cannot be written{}", hint(.0))]
     Database(#[source] Error),
@@ -115,12 +119,13 @@ fn check(record: &Outgoing) -> Result<(), Unsendable> {
 }
 
 async fn store<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
-    let mut stripes = stripes(records);
+    let mut all = Some(stripes(records));
     let mut done = Vec::with_capacity(records.len());
     for chunk in chunks(records) {
-        // All the locks come with the first, in one order for everybody.
-        let locked = std::mem::take(&mut stripes);
-        let stored = DB::enqueue(conn, chunk, &locked).await.map_err(EnqueueError::Database)?;
+        // All the locks come with the first, in one order for everybody. The others take their own
+        // once more: outside a transaction those of before are gone.
+        let locks = all.take().unwrap_or_else(|| stripes(chunk));
+        let stored = DB::enqueue(conn, chunk, &locks).await.map_err(EnqueueError::Database)?;
         for (record, stored) in chunk.iter().zip(stored) {
             done.push(if stored { Enqueued::Stored } else { again::<DB>(conn, record).await? });
         }
@@ -168,7 +173,8 @@ async fn again<DB: Dialect>(conn: &mut DB::Connection, record: &Outgoing) -> Res
             return Err(EnqueueError::Conflict { topic: record.topic.to_owned(), key_hash: key_hash() });
         }
         // It was sent meanwhile.
-        let stored = DB::enqueue(conn, std::slice::from_ref(record), &[]).await.map_err(EnqueueError::Database)?;
+        let record = std::slice::from_ref(record);
+        let stored = DB::enqueue(conn, record, &stripes(record)).await.map_err(EnqueueError::Database)?;
         if stored == [true] {
             return Ok(Enqueued::Stored);
         }
@@ -222,6 +228,8 @@ pub(super) struct Held {
     bytes: usize,
     /// Some are stored already.
     stored: bool,
+    /// Why some that were taken are neither held nor stored.
+    pub(super) lost: Option<String>,
 }
 
 impl Held {
@@ -254,9 +262,13 @@ pub(super) async fn flush<DB: Dialect>(conn: &mut DB::Connection, notes: &mut No
     if notes.held.records.is_empty() {
         return Ok(());
     }
-    let Held { records, .. } = std::mem::replace(&mut notes.held, Held { stored: true, ..Held::default() });
+    let dropped = Some("the future of `enqueue` was dropped before its end".to_owned());
+    let left = Held { stored: true, lost: dropped, ..Held::default() };
+    let Held { records, .. } = std::mem::replace(&mut notes.held, left);
+    notes.loose = true;
     let stored = store::<DB>(conn, &records).await;
     notes.loose = false;
+    notes.held.lost = stored.as_ref().err().map(ToString::to_string);
     if let Err(EnqueueError::Database(error)) = &stored {
         notes.see(error);
     }
@@ -271,6 +283,9 @@ async fn hold<DB: Dialect>(
     let outgoing = message.into_outgoing()?;
     check(&outgoing)?;
     notes.whole().map_err(EnqueueError::Database)?;
+    if notes.marked {
+        return Err(EnqueueError::Savepoint);
+    }
     notes.held.push(outgoing);
     // Not within a savepoint, which would take those of before with it.
     if notes.held.is_full() && notes.open == 0 { flush(conn, notes).await } else { Ok(()) }

@@ -48,6 +48,8 @@ pub(super) struct Notes<DB> {
     pub(super) cut: bool,
     /// Records for the outbox.
     pub(super) held: Held,
+    /// A savepoint was opened by SQL: nobody knows which records its rollback would undo.
+    pub(super) marked: bool,
     /// How many savepoints are open.
     pub(super) open: usize,
     /// A savepoint was opened: the driver may still have its rollback to send.
@@ -67,6 +69,7 @@ impl<DB> Default for Notes<DB> {
             refused: false,
             cut: false,
             held: Held::default(),
+            marked: false,
             open: 0,
             parted: false,
             loose: false,
@@ -143,10 +146,12 @@ impl<DB: Dialect> Notes<DB> {
             Verdict::Clean => Ok(()),
             Verdict::Lasts => {
                 self.local = true;
+                self.marked |= statement::opens_savepoint(sql, DB::SYNTAX);
                 Ok(())
             }
             Verdict::Taints => {
                 self.tainted = true;
+                self.marked |= statement::opens_savepoint(sql, DB::SYNTAX);
                 Ok(())
             }
             Verdict::Refused(words) => {

@@ -20,11 +20,15 @@ mod enqueue;
 mod executor;
 mod fault;
 mod handle;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod line;
 mod migrate;
+mod operate;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod register;
+mod relay;
 mod savepoint;
 mod slots;
 #[cfg(feature = "sqlite")]
@@ -49,8 +53,10 @@ pub(crate) use self::answers::{Asked, Given, Part};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
+pub use self::operate::{Operate, SetAside, open_operate};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
+pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};

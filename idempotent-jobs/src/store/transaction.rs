@@ -95,12 +95,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
-        let tx = commit::flushed(tx, budget).await?;
+        let (tx, budget) = commit::flushed(tx, budget).await?;
         self.close(tx, budget).await
     }
 
     async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
-        let tx = commit::flushed(tx, budget).await?;
+        let (tx, budget) = commit::flushed(tx, budget).await?;
         match commit::chain_of(&tx, &next) {
             Some(chain) => Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| tx)),
             None => self.close(tx, budget).await.map(|()| None),
@@ -114,7 +114,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         next: Terms,
         claim: Claim<'_>,
     ) -> Result<Ahead<Tx<DB>>, CommitError> {
-        let tx = commit::flushed(tx, budget).await?;
+        let (tx, budget) = commit::flushed(tx, budget).await?;
         let Some(chain) = commit::chain_of(&tx, &next) else { return self.close(tx, budget).await.map(|()| None) };
         let inserting = DB::inserting(&tx.lease.session.guard, &claim, &next);
         let chain = inserting.iter().flatten().fold(chain, |chain, statement| chain.and(statement));

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idempotent_jobs::__private::store::{CommitError, Fault, Store, StoreError, Tx};
+use futures_util::FutureExt;
+use idempotent_jobs::__private::store::{CommitError, EnqueueError, Fault, Store, StoreError, Tx};
 use idempotent_jobs::{JobMessage, Outgoing, testing};
 
 use super::{BUDGET, Bed, assert_stored, effect, fresh, message};
@@ -190,6 +191,44 @@ pub async fn db_02_records_of_a_transaction_that_was_ended_are_not_stored<B: Bed
         assert_stored(bed, 0, 0).await;
         assert_eq!(waiting(bed, "true").await, 0, "{round:?}");
     }
+}
+
+/// Whatever was answered with `Ok` is stored with the rest, or nothing is.
+pub async fn db_01_records_that_were_taken_and_lost_fail_the_attempt<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "0").await;
+    tx.enqueue(&mail("taken", "A", 5)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+
+    // A conflict among many, which shows before the end, and is swallowed.
+    let mut tx = begun::<B>(&store, "1").await;
+    tx.enqueue(&mail("taken", "A", 6)).await.unwrap();
+    let many: Vec<Mail> = (0..1_000).map(|id| mail(&id.to_string(), "A", 5)).collect();
+    assert!(matches!(tx.enqueue_all(&many).await, Err(EnqueueError::Conflict { .. })));
+    let committed = store.commit(tx, BUDGET).await.unwrap_err();
+    assert!(committed.to_string().contains("not all are stored"), "{committed}");
+
+    // The future that stores a thousand is dropped on its way.
+    let mut tx = begun::<B>(&store, "2").await;
+    let (last, most) = many.split_last().unwrap();
+    tx.enqueue_all(most).await.unwrap();
+    assert!(tx.enqueue(last).now_or_never().is_none(), "it waits for the database");
+    let committed = store.commit(tx, BUDGET).await.unwrap_err();
+    assert!(committed.to_string().contains("was dropped before its end"), "{committed}");
+    assert_eq!(waiting(bed, "true").await, 1);
+    assert_stored(bed, 1, 0).await;
+}
+
+pub async fn a_savepoint_opened_by_sql_takes_no_records<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    B::run(&mut tx, "SAVEPOINT a".into()).await.unwrap();
+    assert!(matches!(tx.enqueue(&mail("2", "A", 5)).await, Err(EnqueueError::Savepoint)));
+    B::run(&mut tx, "ROLLBACK TO SAVEPOINT a".into()).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "key = '[\"1\"]'").await, 1);
+    assert_eq!(waiting(bed, "true").await, 1);
 }
 
 /// 200,000 locks in one transaction would exhaust PostgreSQL's table of locks.

@@ -16,17 +16,18 @@ macro_rules! statement {
     ($rows:literal) => {
         concat!(
             "WITH turn AS MATERIALIZED (\
-             SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) FROM unnest($15::integer[]) AS stripe), stored AS (\
+             SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) FROM pg_catalog.unnest($15::integer[]) AS stripe), stored AS (\
              INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
              shard, size, header_names, header_values, ordered, state, due_at) \
              SELECT r.*, $10, $11, $12, CASE WHEN $13::bigint IS NULL AND $14::bigint IS NULL THEN 'ready' ELSE 'later' END, \
              COALESCE(timestamptz 'epoch' + $13 * interval '1 microsecond', \
              pg_catalog.clock_timestamp() + $14 * interval '1 microsecond') \
-             FROM (SELECT count(*) FROM turn) AS locked, ",
+             FROM (SELECT pg_catalog.count(*) FROM turn) AS locked, ",
             $rows,
             " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key) \
              SELECT topic, key, (SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') \
-             WHERE EXISTS (SELECT FROM idempotent_jobs.relays WHERE asleep)) IS NULL FROM stored"
+             WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
+             WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL FROM stored"
         )
     };
 }
@@ -35,6 +36,7 @@ const ONE: &str = statement!(
     "(SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, $8::smallint, $9::integer)"
 );
 
+// Of several arrays, `unnest` is syntax and bears no schema.
 const MANY: &str = statement!(
     "unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::smallint[], $9::integer[])"
 );

@@ -38,7 +38,7 @@ async fn one(conn: &mut SqliteConnection, record: &Outgoing) -> Result<bool, Err
     .bind(&record.partition_key)
     .bind(record.payload.as_deref())
     .bind(headers(record))
-    .bind(i64::from(record.stripe() % super::super::SHARDS))
+    .bind(i64::from(record.stripe() % crate::store::SHARDS))
     .bind(record.ordered)
     .bind(i64::try_from(record.size()).unwrap_or(i64::MAX))
     .bind(at)
