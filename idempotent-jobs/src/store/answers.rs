@@ -41,6 +41,9 @@ pub struct Given {
 
 /// Where databases differ in parts and answers.
 pub trait Answers: Dialect {
+    /// Whether parts are savepoints of the driver: one that was dropped may still be on its way back
+    /// when the transaction is closed.
+    const BY_DRIVER: bool;
     /// Opens a part. Dropped midway, it leaves the transaction as it was.
     fn open_part(conn: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
     /// Keeps what was done since. Fails when the transaction is not the one it was opened in, or
@@ -88,7 +91,10 @@ pub trait Lend: Send {
     /// The connection; a handle whose transaction cannot go on refuses.
     fn lend(&mut self) -> Result<&mut <Self::Db as Database>::Connection, Error>;
 
-    /// A part was opened. Gives how many records are held for the outbox.
+    /// A part is about to be opened.
+    fn opening(&mut self) {}
+
+    /// It was opened. Gives how many records are held for the outbox.
     fn opened(&mut self) -> usize {
         0
     }
@@ -126,6 +132,10 @@ macro_rules! lend {
             fn lend(&mut self) -> Result<&mut DB::Connection, Error> {
                 let (conn, notes) = self.parts();
                 notes.whole().map(|()| conn)
+            }
+
+            fn opening(&mut self) {
+                self.parts().1.parted |= DB::BY_DRIVER;
             }
 
             fn opened(&mut self) -> usize {
@@ -168,7 +178,8 @@ impl<'t, C: Lend> Part<'t, C> {
                 "the connection is in no transaction that sqlx has begun: begin one, pass `&mut *tx`, and commit it after",
             ));
         }
-        C::Db::open_part(conn).await.map_err(failed)?;
+        of.opening();
+        C::Db::open_part(of.lend().map_err(failed)?).await.map_err(failed)?;
         let held = Some(of.opened());
         Ok(Self { of, held })
     }

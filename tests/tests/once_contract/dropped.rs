@@ -60,7 +60,7 @@ pub async fn an_effect_that_panics_is_not_stored<B: Bed>(bed: &B) {
 }
 
 /// Polls so many times and drops; whether it came to its end.
-async fn poll_times<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn poll_times<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = times;
     poll_fn(|cx| {

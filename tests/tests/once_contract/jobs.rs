@@ -6,13 +6,18 @@ use idempotent_jobs::__private::store::{Isolation, Store, Terms};
 use idempotent_jobs::{Once, once};
 use tokio::sync::oneshot;
 
+use super::dropped::poll_times;
 use super::{Bed, Placed, Result, assert_stored, insert, request};
 
 const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(20) };
 const BUDGET: Duration = Duration::from_secs(10);
 
 async fn place<B: Bed>(tx: &mut B::Tx, id: i64) -> Result {
-    once(tx, "orders", "a", &request(100), async |tx| B::run_in_job(tx, insert(id)).await.map(|()| Placed { id })).await
+    place_as::<B>(tx, "a", id).await
+}
+
+async fn place_as<B: Bed>(tx: &mut B::Tx, key: &str, id: i64) -> Result {
+    once(tx, "orders", key, &request(100), async |tx| B::run_in_job(tx, insert(id)).await.map(|()| Placed { id })).await
 }
 
 pub async fn in_a_job_it_is_part_of_the_jobs_transaction<B: Bed>(bed: &B) {
@@ -77,4 +82,28 @@ pub async fn in_a_job_its_records_are_undone_with_it<B: Bed>(bed: &B) {
     assert_eq!(stored("'[1]', '[3]'").await, 2);
     assert_eq!(stored("'[2]'").await, 0);
     assert_stored(bed, 1, 0).await;
+}
+
+/// Where the rest can be committed it is, also when the driver is not yet done with undoing the part.
+pub async fn db_03_dropped_anywhere_in_a_job_claim_and_effect_stay_together<B: Bed>(bed: &B) {
+    let store = bed.store().await;
+    let (mut times, mut ended) = (0, 0);
+    while ended < 3 {
+        let key = times.to_string();
+        let mut tx = store.begin(TERMS).await.expect("begins");
+        let polls = usize::try_from(times).expect("is not negative");
+        let done = poll_times(polls, place_as::<B>(&mut tx, &key, times)).await;
+        ended += usize::from(done.is_some());
+        let committed = store.commit(tx, BUDGET).await;
+        assert!(committed.is_ok() || !B::DROPS && done.is_none(), "after {times}: {committed:?}");
+        let effects = || bed.count(format!("SELECT count(*) FROM effects WHERE id = {times}"));
+        let before = effects().await;
+        let mut tx = store.begin(TERMS).await.expect("begins");
+        let again = place_as::<B>(&mut tx, &key, times).await.expect("has an answer");
+        store.commit(tx, BUDGET).await.expect("commits");
+        assert_eq!((again.ran(), effects().await), (before == 0, 1), "after {times}: {committed:?}");
+        times += 1;
+        assert!(times < 1000, "it never ends");
+    }
+    assert_stored(bed, times, times).await;
 }

@@ -229,6 +229,7 @@ macro_rules! once_contract {
             in_a_job_it_is_part_of_the_jobs_transaction
             dropped_in_a_job_nothing_of_it_is_stored
             in_a_job_its_records_are_undone_with_it
+            db_03_dropped_anywhere_in_a_job_claim_and_effect_stay_together
             key_02_keys_of_other_kinds_and_scopes_stay_apart
             key_03_an_empty_key_is_refused
             an_answer_that_cannot_be_stored_undoes_the_effect

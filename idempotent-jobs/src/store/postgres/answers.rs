@@ -12,6 +12,8 @@ use crate::store::answers::{Answers, Asked, Given};
 const OPENING: &str = "SAVEPOINT idempotent_jobs_once; SET CONSTRAINTS idempotent_jobs.answered DEFERRED";
 
 impl Answers for Postgres {
+    const BY_DRIVER: bool = false;
+
     async fn open_part(conn: &mut PgConnection) -> Result<(), Error> {
         conn.execute(OPENING).await.map(drop)
     }

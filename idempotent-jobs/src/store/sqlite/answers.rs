@@ -7,6 +7,8 @@ use sqlx_core::transaction::TransactionManager;
 use crate::store::answers::{Answers, Asked, Given};
 
 impl Answers for Sqlite {
+    const BY_DRIVER: bool = true;
+
     // By sqlx's own savepoints: its thread undoes one whose opening was dropped midway, and
     // nothing else would be undone after a drop, since no trigger of SQLite waits for COMMIT.
     async fn open_part(conn: &mut SqliteConnection) -> Result<(), Error> {
