@@ -83,6 +83,9 @@ pub struct Wanted {
     pub except: Vec<i64>,
     /// Without these topics, whose records do not move.
     pub except_topics: Vec<String>,
+    /// With topics left out: of each shard, so many rows are looked at. To step over all of a
+    /// large backlog would hold up everything else.
+    pub walk: Option<usize>,
     /// At most so many.
     pub rows: usize,
     /// Until so many bytes are reached; at least one row.
@@ -96,6 +99,12 @@ impl Wanted {
     pub(super) fn per_shard(&self) -> i64 {
         let part = self.rows.div_ceil(self.shards.len().max(1)).saturating_mul(2);
         i64::try_from(part.clamp(1, self.rows.max(1))).unwrap_or(i64::MAX)
+    }
+
+    /// `walk` as SQL has it.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(super) fn longest_walk(&self) -> Option<i64> {
+        self.walk.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX))
     }
 }
 

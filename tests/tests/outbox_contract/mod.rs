@@ -144,6 +144,7 @@ pub fn only_what_was_asked_for_is_read(bed: &Bed) {
     assert_eq!(asked(Wanted { except_topics: vec!["a".into(), "c".into()], ..all() }), ["[10]"]);
     assert_eq!(asked(Wanted { rows: 2, ..all() }), ["[0]", "[1]"]);
     assert_eq!(asked(Wanted { bytes: 201, ..all() }), ["[0]", "[1]", "[2]"]);
+    assert_eq!(asked(Wanted { walk: Some(2), ..all() }), ["[0]", "[1]", "[5]", "[6]"]);
     assert_eq!(asked(Wanted { bytes: 1, ..all() }), ["[0]"], "one at least");
     assert_eq!(asked(Wanted { shards: vec![], ..all() }), [""; 0]);
 }

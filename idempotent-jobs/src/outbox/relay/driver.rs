@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const PURGE: Duration = Duration::from_secs(10);
 /// Rows of one read, and of one mark.
 const BATCH: usize = 4_000;
+/// Rows of a shard that a read may step over for topics that do not move.
+const WALK: usize = 5_000;
 /// Failures recorded at once: each is a trip of its own.
 const FAILURES: usize = 500;
 /// After so many records the clock is looked at again: the process may have been paused.
@@ -328,6 +330,8 @@ impl Driver {
     }
 
     fn read(&mut self, now: Duration) {
+        self.pace.reads(now);
+        let Some(except_topics) = self.window.crowded(now) else { return };
         let promote = now >= self.next_promote;
         if promote {
             self.next_promote = now + PROMOTE;
@@ -336,11 +340,11 @@ impl Driver {
         let wanted = Wanted {
             shards: self.shards.open(now),
             except: self.window.ids(),
-            except_topics: self.window.crowded(now),
+            walk: (!except_topics.is_empty()).then_some(WALK),
+            except_topics,
             rows: room.rows.min(BATCH),
             bytes: room.bytes,
         };
-        self.pace.reads(now);
         self.errands.read(wanted, self.shards.epochs(), promote);
     }
 

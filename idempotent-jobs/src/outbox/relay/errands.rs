@@ -126,7 +126,7 @@ impl Errands {
                 standing.failures = standing.failures.saturating_add(1);
                 standing.not_before = now + RETRY.delay(standing.failures, rand::random());
                 if standing.failures == 1 {
-                    warn!(%error, "the relay keeps what it has and tries again");
+                    warn!(?desk, %error, "the relay keeps what it has and tries again");
                 }
                 Done::Failed(undone)
             }

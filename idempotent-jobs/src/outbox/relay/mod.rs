@@ -21,7 +21,7 @@ pub(crate) mod shares;
 mod topics;
 pub(crate) mod window;
 
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
 mod tests;
 
 use std::future::Future;

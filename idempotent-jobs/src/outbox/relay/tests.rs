@@ -1,5 +1,7 @@
 //! The relay whole, on SQLite and the embedded broker, with faults of both.
 
+#![cfg(feature = "embedded")]
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

@@ -18,11 +18,27 @@ pub(super) struct Topic {
     pub paused_until: Option<Duration>,
     pub troubles: u32,
     last_move: Option<Duration>,
+    /// Since when it has records here.
+    since: Duration,
 }
 
 impl Topic {
     pub fn moves(&self, now: Duration) -> bool {
         self.last_move.is_some_and(|last| now.saturating_sub(last) < LATELY)
+    }
+
+    /// A record more.
+    pub fn add(&mut self, bytes: usize, now: Duration) {
+        if self.rows == 0 {
+            self.since = now;
+        }
+        self.rows += 1;
+        self.bytes += bytes;
+    }
+
+    /// Whether it does not move though it had the time.
+    pub fn is_stuck(&self, now: Duration) -> bool {
+        !self.moves(now) && now.saturating_sub(self.since) >= LATELY
     }
 
     pub fn moved(&mut self, now: Duration) {

@@ -116,9 +116,11 @@ impl<R> Window<R> {
     }
 
     /// Topics that have what they may while nothing of them moves: no more is to be read of them.
-    pub fn crowded(&self, now: Duration) -> Vec<String> {
-        let crowded = |topic: &Topic| topic.rows > 0 && !self.has_room(topic, now);
-        self.topics.iter().filter(|(_, topic)| crowded(topic)).map(|(name, _)| name.to_string()).collect()
+    /// `None`: one of them has only begun, and to wait a moment for its first report is better than
+    /// to read past all its records.
+    pub fn crowded(&self, now: Duration) -> Option<Vec<String>> {
+        let crowded = self.topics.iter().filter(|(_, topic)| topic.rows > 0 && !self.has_room(topic, now));
+        crowded.map(|(name, topic)| topic.is_stuck(now).then(|| name.to_string())).collect()
     }
 
     fn has_room(&self, topic: &Topic, now: Duration) -> bool {
@@ -145,13 +147,13 @@ impl<R> Window<R> {
                 refused.insert(topic);
                 continue;
             }
-            self.insert(Entry { topic, ..entry });
+            self.insert(Entry { topic, ..entry }, now);
             taken += 1;
         }
         taken
     }
 
-    fn insert(&mut self, entry: Entry<R>) {
+    fn insert(&mut self, entry: Entry<R>, now: Duration) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -167,8 +169,7 @@ impl<R> Window<R> {
             None => true,
         };
         let topic = self.topics.entry(Arc::clone(&entry.topic)).or_default();
-        topic.rows += 1;
-        topic.bytes += entry.size;
+        topic.add(entry.size, now);
         if leads {
             topic.ready.push_back(slot);
         }

@@ -56,9 +56,9 @@ WITH troubled AS MATERIALIZED ( \
     WHERE attempts > 0 AND shard = ANY ($1) AND state <> 'ready' AND ordered AND partition_key IS NOT NULL), \
 due AS ( \
     SELECT o.* FROM unnest($1) AS s (shard) CROSS JOIN LATERAL ( \
-        SELECT * FROM idempotent_jobs.outbox AS o \
-        WHERE o.shard = s.shard AND o.state = 'ready' \
-        AND o.id NOT IN (SELECT unnest($2::bigint[])) \
+        SELECT * FROM (SELECT * FROM idempotent_jobs.outbox \
+            WHERE shard = s.shard AND state = 'ready' ORDER BY id LIMIT $7) AS o \
+        WHERE o.id NOT IN (SELECT unnest($2::bigint[])) \
         AND o.topic <> ALL ($3) \
         AND (NOT o.ordered OR o.partition_key IS NULL \
             OR (o.topic, o.partition_key) NOT IN (SELECT topic, partition_key FROM troubled)) \
@@ -153,6 +153,7 @@ impl RelayStore for PostgresRelay {
             .bind(wanted.per_shard())
             .bind(i64::try_from(wanted.bytes.max(1)).unwrap_or(i64::MAX))
             .bind(i64::try_from(wanted.rows).unwrap_or(i64::MAX))
+            .bind(wanted.longest_walk())
             .fetch_all(&mut *line)
             .await
             .map_err(failed(DOING))?;

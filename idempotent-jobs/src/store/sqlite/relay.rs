@@ -45,9 +45,9 @@ WITH troubled AS MATERIALIZED ( \
     AND ordered AND partition_key IS NOT NULL), \
 due AS ( \
     SELECT o.* FROM json_each($1) AS s CROSS JOIN main.idempotent_jobs_outbox AS o ON o.id IN ( \
-        SELECT i.id FROM main.idempotent_jobs_outbox AS i \
-        WHERE i.shard = s.value AND i.state = 'ready' \
-        AND i.id NOT IN (SELECT value FROM json_each($2)) \
+        SELECT i.id FROM (SELECT * FROM main.idempotent_jobs_outbox \
+            WHERE shard = s.value AND state = 'ready' ORDER BY id LIMIT $7) AS i \
+        WHERE i.id NOT IN (SELECT value FROM json_each($2)) \
         AND i.topic NOT IN (SELECT value FROM json_each($3)) \
         AND (NOT i.ordered OR i.partition_key IS NULL \
             OR (i.topic, i.partition_key) NOT IN (SELECT topic, partition_key FROM troubled)) \
@@ -132,6 +132,8 @@ impl RelayStore for SqliteRelay {
             .bind(wanted.per_shard())
             .bind(i64::try_from(wanted.bytes.max(1)).unwrap_or(i64::MAX))
             .bind(i64::try_from(wanted.rows).unwrap_or(i64::MAX))
+            // No limit is a negative one.
+            .bind(wanted.longest_walk().unwrap_or(-1))
             .fetch_all(&mut *line)
             .await
             .map_err(failed(DOING))?;
