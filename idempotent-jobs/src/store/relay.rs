@@ -149,6 +149,11 @@ pub trait RelayStore: Send + Sync + 'static {
     async fn purge(&self, older: Duration) -> Result<u64, StoreError>;
     /// Records failures of rows whose shards `relay` owns; those of others are none of its business.
     async fn failed(&self, relay: &str, failures: &[Failure]) -> Result<(), StoreError>;
+    /// Moves ready rows behind one of their partition key that is set aside out of the readers' way,
+    /// some of these shards; how many. Fewer than a thousand: there are no more.
+    async fn hold(&self, _shards: &[Shard]) -> Result<u64, StoreError> {
+        Ok(0)
+    }
     /// The relay lives: what it owns is its own for another [`LEASE`], and of what nobody owns it
     /// takes as much as its share lacks. `asleep`: it wants to be woken by enqueueing.
     async fn keep(&self, relay: &str, asleep: bool, share: Share) -> Result<Kept, StoreError>;
