@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::kafka::{Dispatch, Properties};
-use crate::outbox::relay::{Terms, relay};
+use crate::outbox::relay::{Terms, YEAR, relay};
 use crate::retry::Backoff;
 use crate::serve::{Shutdown, asked_to_end};
 use crate::store::open_relay;
@@ -72,8 +72,10 @@ impl RelayBuilder {
 
     /// Keeps records so long after they were sent, in the table `sent`, so that they can be sent
     /// again with the same keys. By default they are forgotten.
+    ///
+    /// At most a year.
     pub fn keep_sent(mut self, retention: Duration) -> Self {
-        self.terms.keep_sent = Some(retention);
+        self.terms = self.terms.keep_sent(retention);
         self
     }
 
@@ -97,9 +99,9 @@ impl RelayBuilder {
     }
 
     /// The wait after a record was refused, doubling from `min` to `max`; a record is set aside
-    /// after ten refusals. 1 s to 5 min by default.
+    /// after ten refusals. 1 s to 5 min by default, a year at most.
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
-        self.terms.refused = Backoff::new(min, max);
+        self.terms.refused = Backoff::new(min.min(YEAR), max.min(YEAR));
         self
     }
 
@@ -112,7 +114,7 @@ impl RelayBuilder {
     /// [`Error::Start`] with every problem found. Neither a database nor brokers that go away
     /// later end a relay: it goes on when they are back.
     pub async fn run(mut self) -> Result<(), Error> {
-        let shutdown = match self.shutdown.take() {
+        let mut shutdown = match self.shutdown.take() {
             Some(shutdown) => shutdown,
             None => asked_to_end().map_err(|error| Error::Start(vec![format!("signals cannot be heard: {error}")]))?,
         };
@@ -121,7 +123,14 @@ impl RelayBuilder {
         let url = self.database_url.or_else(|| self.env.then(|| std::env::var("DATABASE_URL").ok()).flatten());
         let mut problems = Vec::new();
         let store = match url {
-            Some(url) => open_relay(&url).await.map_err(|error| format!("the database cannot be used: {error}")),
+            Some(url) => tokio::select! {
+                biased;
+                () = &mut shutdown => {
+                    tracing::info!("asked to end before the start was complete: nothing was sent");
+                    return Ok(());
+                }
+                store = open_relay(&url) => store.map_err(|error| format!("the database cannot be used: {error}")),
+            },
             None => Err("no database: set `DATABASE_URL`, or call `Relay::builder().database_url(…)`".to_owned()),
         };
         let store = store.map_err(|problem| problems.push(problem)).ok();

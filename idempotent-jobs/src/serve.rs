@@ -73,22 +73,25 @@ async fn on<S: Store>(
     properties: Properties,
     url: &str,
 ) -> Result<(), Error> {
-    let checked = tokio::select! {
+    let bell = Arc::default();
+    let start = async {
+        let checked = check::<S>(&builder, linked, &properties, url).await?;
+        Ok::<_, Error>((checked, Relaying::start(&builder, url, &properties, &bell).await?))
+    };
+    let (checked, relaying) = tokio::select! {
         biased;
         () = &mut shutdown => {
             tracing::info!("asked to end before the start was complete: nothing was read");
             return Ok(());
         }
-        checked = check::<S>(&builder, linked, &properties, url) => checked?,
+        started = start => started?,
     };
     let Checked { store, jobs, topics, group } = checked;
     for job in &jobs {
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, relay, .. } = builder;
-    let bell = Arc::default();
-    let relaying = if relay { Some(Relaying::start(url, &properties, &bell).await?) } else { None };
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, .. } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -260,7 +263,18 @@ struct Relaying {
 }
 
 impl Relaying {
-    async fn start(url: &str, properties: &Properties, bell: &Arc<Notify>) -> Result<Self, Error> {
+    /// None, if the worker is to have none.
+    async fn start(
+        builder: &WorkerBuilder,
+        url: &str,
+        properties: &Properties,
+        bell: &Arc<Notify>,
+    ) -> Result<Option<Self>, Error> {
+        if !builder.relay {
+            return Ok(None);
+        }
+        let terms = Terms::default();
+        let terms = builder.relay_keep_sent.map_or(terms.clone(), |retention| terms.keep_sent(retention));
         let store = open_relay(url).await;
         let store =
             store.map_err(|error| Error::Start(vec![format!("the database cannot be used for the relay: {error}")]))?;
@@ -269,8 +283,8 @@ impl Relaying {
         // Whoever is gone without a word wants no waiting.
         let stopped = async { stopped.await.unwrap_or_default() };
         let mut task = JoinSet::new();
-        task.spawn(relay(store, dispatch, Arc::clone(bell), Terms::default(), stopped));
-        Ok(Self { task, stop })
+        task.spawn(relay(store, dispatch, Arc::clone(bell), terms, stopped));
+        Ok(Some(Self { task, stop }))
     }
 
     /// What is in flight is waited for, and the shards are given back.

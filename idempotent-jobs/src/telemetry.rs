@@ -12,9 +12,11 @@
 //! | `idempotent_jobs_relay_failures_total` | counter | `topic`, `kind` | records that were not delivered; `kind` is `trouble` (of the brokers or the way to them; sent again) or `refused` (costs an attempt) |
 //! | `idempotent_jobs_relay_set_aside_total` | counter | `topic` | outbox records that were set aside: they wait for an operator |
 //! | `idempotent_jobs_relay_lost_shards_total` | counter | – | parts of the outbox that another relay took over |
-//! | `idempotent_jobs_relay_in_flight` | gauge | – | records handed to Kafka and not confirmed yet |
-//! | `idempotent_jobs_relay_shards` | gauge | – | parts of the outbox this relay owns, of 32 |
-//! | `idempotent_jobs_relay_backlog_age_seconds` | gauge | – | age of the oldest record this relay has to send; looked at every 5 s |
+//! | `idempotent_jobs_relay_in_flight` | gauge | `relay` | records handed to Kafka and not confirmed yet |
+//! | `idempotent_jobs_relay_shards` | gauge | `relay` | parts of the outbox this relay owns, of 32 |
+//! | `idempotent_jobs_relay_backlog_age_seconds` | gauge | `relay` | age of the oldest record this relay has to send, 0 if it has none; looked at every 5 s |
+//!
+//! `relay` is 0, unless several relays run in one process: they are numbered from 0, each by the lowest free number.
 //!
 //! | span | fields |
 //! |---|---|

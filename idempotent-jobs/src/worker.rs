@@ -59,6 +59,7 @@ pub struct WorkerBuilder {
     pub(crate) on_gap: OnGap,
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
+    pub(crate) relay_keep_sent: Option<Duration>,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -80,6 +81,7 @@ impl Default for WorkerBuilder {
             on_gap: OnGap::default(),
             memory_budget: 64 << 20,
             relay: true,
+            relay_keep_sent: None,
             probe: Arc::new(Unwatched),
         }
     }
@@ -180,6 +182,14 @@ impl WorkerBuilder {
     /// 16 MiB besides the memory budget.
     pub fn relay(mut self, relay: bool) -> Self {
         self.relay = relay;
+        self
+    }
+
+    /// Has the worker's relay keep records so long after they were sent, a year at most, so that
+    /// they can be sent again with the same keys. By default they are forgotten. All relays of a
+    /// database should be told the same: each keeps or forgets what it sends.
+    pub fn relay_keep_sent(mut self, retention: Duration) -> Self {
+        self.relay_keep_sent = Some(retention);
         self
     }
 

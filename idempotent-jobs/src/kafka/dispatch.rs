@@ -2,6 +2,7 @@
 //!
 //! Per record it keeps one number and nothing else: reports come in batches, by that number.
 
+use std::convert::Infallible;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +10,10 @@ use std::time::Duration;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
-#[cfg(all(test, feature = "embedded"))]
-use rdkafka::producer::Producer as _;
-use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, ClientContext};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::log::{self, Sparing};
@@ -67,6 +67,9 @@ pub type Report = (usize, Fate);
 /// shorter than a delivery may take, or its records would look like those of an outage.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
+/// Between attempts at a broker, at most: soon after an outage the relay is to know that it is over.
+const RECONNECT: Duration = Duration::from_secs(1);
+
 /// What the relay changes of a producer's defaults. A record waits for others so long: enough for
 /// batches under load, and little beside the rest of the way when there is none.
 const LINGER: &str = "2";
@@ -74,12 +77,33 @@ const LINGER: &str = "2";
 /// The relay's producer.
 pub struct Dispatch {
     config: ClientConfig,
-    client: ThreadedProducer<Gatherer>,
+    client: Arc<Apart<Client>>,
     /// Sends each record in a batch of its own.
-    single: Option<ThreadedProducer<Gatherer>>,
+    single: Option<Apart<Client>>,
     gathered: Arc<Gathered>,
     /// Of the clients: reports of earlier ones are of records that were given up.
     generation: u64,
+    /// Each client has a copy until it has ended.
+    alive: mpsc::Sender<Infallible>,
+    ended: mpsc::Receiver<Infallible>,
+}
+
+type Client = ThreadedProducer<Gatherer>;
+
+/// Ends on a thread of its own: to end a client takes until its threads have ended.
+struct Apart<T: Send + 'static>(Option<T>);
+
+impl<T: Send + 'static> Apart<T> {
+    fn get(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static> Drop for Apart<T> {
+    fn drop(&mut self) {
+        let inner = self.0.take();
+        let _ = std::thread::Builder::new().name("idempotent-jobs-relay".to_owned()).spawn(move || drop(inner));
+    }
 }
 
 /// Reports that were not taken yet.
@@ -99,13 +123,16 @@ impl Dispatch {
         if ["linger.ms", "queue.buffering.max.ms"].iter().all(|name| config.get(name).is_none()) {
             config.set("linger.ms", LINGER);
         }
-        if config.get("topic.metadata.propagation.max.ms").is_none() {
-            config.set("topic.metadata.propagation.max.ms", UNKNOWN.as_millis().to_string());
+        for (name, limit) in [("topic.metadata.propagation.max.ms", UNKNOWN), ("reconnect.backoff.max.ms", RECONNECT)] {
+            if config.get(name).is_none() {
+                config.set(name, limit.as_millis().to_string());
+            }
         }
         let gathered = Arc::new(Gathered::default());
-        let client = client(&config, &gathered, 0)
+        let (alive, ended) = mpsc::channel(1);
+        let client = client(&config, &gathered, 0, &alive)
             .map_err(|error| vec![format!("the Kafka producer of the relay cannot be made: {error}")])?;
-        Ok(Self { config, client, single: None, gathered, generation: 0 })
+        Ok(Self { config, client: Arc::new(client), single: None, gathered, generation: 0, alive, ended })
     }
 
     /// Takes a record, which is copied; its report comes under this number.
@@ -120,21 +147,21 @@ impl Dispatch {
         let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(parcel.topic, number).headers(headers);
         record.key = parcel.key;
         record.payload = parcel.payload;
-        let client = if parcel.alone { self.single()? } else { &self.client };
+        let client = if parcel.alone { self.single()? } else { self.client.get() };
         client.send(record).map_err(|(error, _)| match error.rdkafka_error_code() {
             Some(Code::QueueFull) => Declined::Full,
             _ => Declined::Fate(fate(&error, true, true)),
         })
     }
 
-    fn single(&mut self) -> Result<&ThreadedProducer<Gatherer>, Declined> {
+    fn single(&mut self) -> Result<&Client, Declined> {
         if self.single.is_none() {
             let mut config = self.config.clone();
             config.set("batch.num.messages", "1");
-            let client = client(&config, &self.gathered, self.generation);
+            let client = client(&config, &self.gathered, self.generation, &self.alive);
             self.single = Some(client.map_err(|error| Declined::Fate(Fate::Trouble(error.to_string())))?);
         }
-        Ok(self.single.as_ref().expect("it was made above"))
+        Ok(self.single.as_ref().expect("it was made above").get())
     }
 
     /// Waits until there are reports.
@@ -159,19 +186,36 @@ impl Dispatch {
     /// # Errors
     /// librdkafka's own; the old one stays.
     pub fn rebuild(&mut self) -> Result<(), String> {
-        let client = client(&self.config, &self.gathered, self.generation + 1).map_err(|error| error.to_string())?;
+        let client = client(&self.config, &self.gathered, self.generation + 1, &self.alive);
+        self.client = Arc::new(client.map_err(|error| error.to_string())?);
+        self.single = None;
         self.generation += 1;
         *self.gathered.lock() = (self.generation, Vec::new());
-        let old = [Some(mem::replace(&mut self.client, client)), self.single.take()];
-        // To end a client takes until its threads have ended.
-        let _ = std::thread::Builder::new().name("idempotent-jobs-relay".to_owned()).spawn(move || drop(old));
         Ok(())
+    }
+
+    /// Asks whether any broker can be reached, on a thread of its own. Dropped unanswered: it could
+    /// not be asked.
+    pub fn ask(&self, timeout: Duration) -> oneshot::Receiver<bool> {
+        let (answer, answered) = oneshot::channel();
+        let client = Arc::clone(&self.client);
+        let _ = std::thread::Builder::new().name("idempotent-jobs-relay".to_owned()).spawn(move || {
+            let _ = answer.send(native::is_answered(client.get().client().native_ptr(), timeout));
+        });
+        answered
+    }
+
+    /// Ends the producer, and waits for that no longer than `bound`. What has no report yet gets none.
+    pub async fn close(self, bound: Duration) {
+        let Self { client, single, alive, mut ended, .. } = self;
+        drop((client, single, alive));
+        let _ = timeout(bound, ended.recv()).await;
     }
 
     /// Puts the producer into the state in which it refuses everything.
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn fail_for_good(&self) {
-        native::fail_for_good(self.client.client().native_ptr());
+        native::fail_for_good(self.client.get().client().native_ptr());
     }
 }
 
@@ -185,9 +229,11 @@ fn client(
     config: &ClientConfig,
     gathered: &Arc<Gathered>,
     generation: u64,
-) -> Result<ThreadedProducer<Gatherer>, KafkaError> {
+    alive: &mpsc::Sender<Infallible>,
+) -> Result<Apart<Client>, KafkaError> {
     let trouble = Sparing::new(Duration::from_secs(30));
-    config.create_with_context(Gatherer { gathered: Arc::clone(gathered), generation, trouble })
+    let gatherer = Gatherer { gathered: Arc::clone(gathered), generation, trouble, _alive: alive.clone() };
+    config.create_with_context(gatherer).map(|client| Apart(Some(client)))
 }
 
 /// Gathers the reports of one client.
@@ -195,6 +241,7 @@ struct Gatherer {
     gathered: Arc<Gathered>,
     generation: u64,
     trouble: Sparing,
+    _alive: mpsc::Sender<Infallible>,
 }
 
 impl ClientContext for Gatherer {

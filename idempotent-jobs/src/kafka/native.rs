@@ -50,6 +50,20 @@ pub(super) fn never_sent(message: &BorrowedMessage<'_>) -> bool {
     status == sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED
 }
 
+/// Whether any broker answers within `timeout`; of topics nothing is asked. Blocks.
+pub(super) fn is_answered(client: *mut sys::rd_kafka_t, timeout: Duration) -> bool {
+    let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    let mut metadata = ptr::null();
+    // SAFETY: the caller's client is alive; librdkafka writes what is then ours, or reports an error.
+    let error = unsafe { sys::rd_kafka_metadata(client, 0, ptr::null_mut(), &mut metadata, millis) };
+    if is_error(error) || metadata.is_null() {
+        return false;
+    }
+    // SAFETY: it is ours, and not used afterwards.
+    unsafe { sys::rd_kafka_metadata_destroy(metadata) };
+    true
+}
+
 /// An offset commit on its way, with a queue of its own for the answer: it can be waited for
 /// with a bound, where librdkafka's own synchronous commit waits without one.
 pub(super) struct Commit {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
@@ -16,11 +16,12 @@ use super::errands::{Desk, Done, Errands, Undone};
 use super::judge::{Verdict, judge};
 use super::meter::Meter;
 use super::pace::Pace;
+use super::reach::Reach;
 use super::shares::{Epochs, Shards, fair};
 use super::window::{Bounds, Entry, Slot, Window};
 use crate::kafka::{Declined, Dispatch, Fate, Parcel};
 use crate::message::{EVENT_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER};
-use crate::store::{Failure, Place, RelayStore, Row, Wanted};
+use crate::store::{Failure, Kept, Place, RelayStore, Row, Share, Wanted};
 
 /// Between renewals of the lease.
 const BEAT: Duration = Duration::from_secs(1);
@@ -28,6 +29,16 @@ const BEAT: Duration = Duration::from_secs(1);
 const PROMOTE: Duration = Duration::from_millis(100);
 /// Between looks at the age of the backlog.
 const LOOK: Duration = Duration::from_secs(5);
+/// Between looks for what has too much of the window.
+const PRUNE: Duration = Duration::from_millis(100);
+/// Between looks for rows behind one that is set aside, unless there are many.
+const HOLD: Duration = Duration::from_secs(5);
+/// Of purging and holding, so many rows are a full batch: there may be more.
+const FULL: u64 = 1_000;
+/// How long the brokers have to answer whether they are there.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How long the producer has to end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between purges of sent records, unless there are many.
 const PURGE: Duration = Duration::from_secs(10);
 /// Rows of one read, and of one mark.
@@ -57,6 +68,13 @@ pub(super) struct Driver {
     window: Window<Cargo>,
     pace: Pace,
     meter: Meter,
+    reach: Reach,
+    /// The question to the brokers whether they are there.
+    asking: Option<oneshot::Receiver<bool>>,
+    /// Whether it is one of the relays: not before the brokers answered, nor after they stopped.
+    joined: bool,
+    /// How many relays live, itself included.
+    live: usize,
     /// Confirmed by Kafka, and not told to the database yet.
     confirmed: Vec<Slot>,
     /// Refused, and not told to the database yet.
@@ -67,6 +85,10 @@ pub(super) struct Driver {
     next_promote: Duration,
     next_look: Duration,
     next_purge: Duration,
+    next_hold: Duration,
+    next_prune: Duration,
+    /// The marker's last call was for no mark: the next is, if there is anything to mark.
+    marks_next: bool,
     next_rebuild: Duration,
     /// When what is on its way is given up, once the relay was told to stop.
     deadline: Option<Duration>,
@@ -81,6 +103,7 @@ impl Driver {
         Self {
             errands: Errands::new(store, name),
             window: Window::new(Bounds { rows: terms.rows, bytes: terms.bytes }),
+            reach: Reach::new(terms.silence),
             terms,
             bell,
             dispatch,
@@ -88,6 +111,9 @@ impl Driver {
             shards: Shards::default(),
             pace: Pace::new(),
             meter: Meter::new(),
+            asking: None,
+            joined: false,
+            live: 1,
             confirmed: Vec::new(),
             failures: Vec::new(),
             broken: None,
@@ -95,6 +121,9 @@ impl Driver {
             next_promote: Duration::ZERO,
             next_look: Duration::ZERO,
             next_purge: Duration::ZERO,
+            next_hold: Duration::ZERO,
+            next_prune: Duration::ZERO,
+            marks_next: false,
             next_rebuild: Duration::ZERO,
             deadline: None,
             left: false,
@@ -106,6 +135,7 @@ impl Driver {
         while !self.left {
             self.take_reports();
             self.send();
+            self.ask();
             self.begin_errands();
             let now = self.clock.now();
             let wait = self.next_turn(now).saturating_sub(now);
@@ -119,6 +149,13 @@ impl Driver {
                     self.done(done, now);
                 }
                 () = self.dispatch.reported() => {}
+                there = answer(&mut self.asking) => {
+                    self.asking = None;
+                    if there {
+                        let now = self.clock.now();
+                        self.answered(now);
+                    }
+                }
                 () = self.bell.notified() => {
                     let now = self.clock.now();
                     self.pace.woken(now);
@@ -126,12 +163,13 @@ impl Driver {
                 () = sleep(wait) => {}
             }
         }
+        self.dispatch.close(LAST_WORDS).await;
     }
 
     /// When there is something to do, should nothing happen.
     fn next_turn(&self, now: Duration) -> Duration {
         let fallback = now + BEAT;
-        let reads = if self.may_read(now) { self.pace.next() } else { fallback };
+        let reads = if self.may_read(now) { self.pace.next() } else { now + PRUNE };
         let others = [self.errands.retries(now), self.window.resumes(now), self.deadline].into_iter().flatten();
         others.chain([self.next_beat, reads]).filter(|at| *at > now).chain([fallback]).min().unwrap_or(fallback)
     }
@@ -146,7 +184,34 @@ impl Driver {
         if self.broken.is_some() && now >= self.next_rebuild {
             self.rebuild(now);
         }
+        self.reach.waits(self.window.flying() > 0 || self.window.is_troubled(), now);
         self.meter.standing(self.window.flying(), self.shards.count());
+    }
+
+    /// Asks the brokers whether they are there, where that is in doubt.
+    fn ask(&mut self) {
+        let now = self.clock.now();
+        if self.asking.is_none() && self.deadline.is_none() && self.reach.asks(now) {
+            self.asking = Some(self.dispatch.ask(ANSWER));
+        }
+    }
+
+    fn answered(&mut self, now: Duration) {
+        if self.reach.is_cut_off() {
+            info!("the brokers answer");
+            self.next_beat = now;
+        }
+        self.reach.answered(now);
+    }
+
+    /// Whether others are to do what this one cannot: they may reach the brokers.
+    fn retreats(&self) -> bool {
+        self.reach.is_cut_off() && self.live > 1
+    }
+
+    /// How many shards it is to have when so many live.
+    fn share(&self) -> Share {
+        if self.deadline.is_some() || self.retreats() { |_| 0 } else { fair }
     }
 
     /// A record's report.
@@ -157,6 +222,7 @@ impl Driver {
         let owned = self.shards.owns(shard);
         match judge(fate, attempts, alone, self.terms.refused, rand::random()) {
             Verdict::Sent => {
+                self.answered(now);
                 self.window.confirmed(slot, now);
                 self.confirmed.push(slot);
                 self.meter.sent(&topic);
@@ -177,7 +243,7 @@ impl Driver {
 
     fn again(&mut self, slot: Slot, owned: bool, topic: &str, detail: &str, now: Duration) {
         self.meter.failed(topic, "trouble");
-        self.window.back(slot, owned);
+        self.window.troubled(slot, owned);
         if let Some(troubles) = self.window.troubles(topic, now) {
             let wait = self.terms.trouble.delay(troubles + 1, rand::random());
             if troubles == 0 {
@@ -273,10 +339,16 @@ impl Driver {
     fn begin_keeping(&mut self, now: Duration) {
         if self.deadline.is_some_and(|deadline| now >= deadline || self.is_settled()) {
             self.errands.leave();
+        } else if !self.joined && self.reach.is_cut_off() {
+            // It would count as one that takes its share.
+        } else if self.joined && self.retreats() && self.is_settled() {
+            // From here on they may be another's.
+            self.close();
+            self.errands.leave();
         } else if now >= self.next_beat {
-            self.next_beat = now + BEAT;
+            (self.joined, self.next_beat) = (true, now + BEAT);
             let asleep = self.deadline.is_none() && self.pace.falls_asleep();
-            self.errands.keep(now, asleep, if self.deadline.is_some() { |_| 0 } else { fair });
+            self.errands.keep(now, asleep, self.share());
         } else if self.deadline.is_none() {
             self.give_back();
         }
@@ -292,45 +364,74 @@ impl Driver {
         closing.retain(|shard| !busy.contains(shard));
         if !closing.is_empty() {
             self.window.lose(&closing);
+            self.shards.forgot(&closing);
             self.errands.release(closing);
         }
     }
 
     fn begin_marking(&mut self, now: Duration) {
-        if !self.confirmed.is_empty() {
+        let marks = !self.confirmed.is_empty();
+        if !(marks && self.marks_next) && self.deadline.is_none() && self.begin_chore(now) {
+            self.marks_next = true;
+        } else if marks {
+            self.marks_next = false;
             let slots: Vec<Slot> = self.confirmed.drain(..self.confirmed.len().min(BATCH)).collect();
             let places: Vec<Place> = slots.iter().map(|slot| self.window.get(*slot).record.row.place).collect();
             self.errands.mark(slots, places, self.terms.keep_sent.is_some());
-        } else if let Some(older) = self.terms.keep_sent
-            && now >= self.next_purge
-            && self.deadline.is_none()
-        {
-            self.next_purge = now + PURGE;
-            self.errands.purge(older);
         }
     }
 
+    /// What has to be done now and then, however much there is to mark.
+    fn begin_chore(&mut self, now: Duration) -> bool {
+        if let Some(older) = self.terms.keep_sent
+            && now >= self.next_purge
+        {
+            self.next_purge = now + PURGE;
+            self.errands.purge(older);
+            return true;
+        }
+        let shards = if now >= self.next_hold { self.shards.open(now) } else { Vec::new() };
+        let holds = !shards.is_empty();
+        if holds {
+            self.next_hold = now + HOLD;
+            self.errands.hold(shards);
+        }
+        holds
+    }
+
     fn begin_reading(&mut self, now: Duration) {
+        if now >= self.next_prune {
+            self.next_prune = now + PRUNE;
+            self.window.prune(now);
+        }
         if !self.failures.is_empty() {
             let some = self.failures.len().min(FAILURES);
             self.errands.record(self.failures.drain(..some).collect());
-        } else if self.may_read(now) && now >= self.next_look {
+        } else if self.deadline.is_none() && now >= self.next_look {
             self.next_look = now + LOOK;
-            self.errands.look_at_age(self.shards.open(now));
+            self.look_at_age(now);
         } else if self.may_read(now) && now >= self.pace.next() {
             self.read(now);
         }
     }
 
+    fn look_at_age(&mut self, now: Duration) {
+        let shards = self.shards.open(now);
+        if shards.is_empty() {
+            self.meter.age(None);
+        } else {
+            self.errands.look_at_age(shards);
+        }
+    }
+
     /// Little room is not worth a read.
     fn may_read(&self, now: Duration) -> bool {
-        let room = self.window.room();
-        let roomy = room.rows >= self.terms.rows.div_ceil(4) && room.bytes >= self.terms.bytes.div_ceil(4);
-        self.deadline.is_none() && roomy && !self.shards.open(now).is_empty()
+        self.deadline.is_none() && self.window.is_roomy(now) && !self.shards.open(now).is_empty()
     }
 
     fn read(&mut self, now: Duration) {
         self.pace.reads(now);
+        self.window.prune(now);
         let Some(except_topics) = self.window.crowded(now) else { return };
         let promote = now >= self.next_promote;
         if promote {
@@ -351,32 +452,61 @@ impl Driver {
     fn done(&mut self, done: Done, now: Duration) {
         match done {
             Done::Read { rows, promoted, epochs, crowded } => {
+                let read = rows.len();
                 let found = self.admit(rows, &epochs, now);
-                self.pace.read(now, found + usize::try_from(promoted).unwrap_or(0), crowded);
+                let wasted = read > 2 * found;
+                self.pace.read(now, found + usize::try_from(promoted).unwrap_or(0), wasted, crowded);
             }
-            Done::Recorded(slots) => slots.into_iter().for_each(|slot| self.window.recorded(slot)),
+            Done::Recorded(failures) => self.recorded(failures, now),
             Done::Age(age) => self.meter.age(age),
             Done::Marked(slots) => self.window.marked(&slots),
-            Done::Purged(rows) if rows >= 1_000 => self.next_purge = now,
-            Done::Purged(_) => {}
+            Done::Purged(rows) if rows >= FULL => self.next_purge = now,
+            Done::HeldBack(rows) if rows >= FULL => self.next_hold = now,
+            Done::Purged(_) | Done::HeldBack(_) => {}
             Done::Kept { asked, asleep, kept } => {
                 self.pace.told(asleep, now);
-                let gone = self.shards.kept(&kept, asked);
-                self.lose(&gone);
-                let busy = self.window.busy();
-                self.shards.balance(kept.live, |shard| !busy.contains(&shard));
-                if !kept.taken.is_empty() {
-                    info!(taken = kept.taken.len(), owned = self.shards.count(), live = kept.live, "took shards");
-                    self.pace.woken(now);
-                }
+                self.kept(&kept, asked, now);
             }
             Done::Released(shards) => {
                 info!(released = shards.len(), "gave shards to another relay");
                 self.shards.released(&shards);
             }
+            Done::Left if self.deadline.is_none() => self.retreated(),
             Done::Left => self.left = true,
             Done::Woken => self.pace.woken(now),
             Done::Failed(undone) => self.undone(undone, now),
+        }
+    }
+
+    fn kept(&mut self, kept: &Kept, asked: Duration, now: Duration) {
+        self.live = kept.live;
+        let gone = self.shards.kept(kept, asked);
+        self.lose(&gone);
+        let busy = self.window.busy();
+        self.shards.balance(self.share()(kept.live), |shard| !busy.contains(&shard));
+        if !kept.taken.is_empty() {
+            info!(taken = kept.taken.len(), owned = self.shards.count(), live = kept.live, "took shards");
+            self.pace.woken(now);
+        }
+        if self.retreats() && self.window.flying() > 0 {
+            // A report may take for as long as a delivery does, and others are to go on.
+            self.broken.get_or_insert_with(|| "the brokers do not answer, and others are to send".to_owned());
+        }
+    }
+
+    /// It is none of the relays any more, until the brokers answer.
+    fn retreated(&mut self) {
+        warn!("the brokers do not answer: the other relays have the outbox until they do");
+        self.joined = false;
+        self.shards.released(&self.shards.closing());
+    }
+
+    fn recorded(&mut self, failures: Vec<(Slot, Failure)>, now: Duration) {
+        for (slot, failure) in failures {
+            if failure.again.is_none() {
+                self.next_hold = now;
+            }
+            self.window.recorded(slot);
         }
     }
 
@@ -414,16 +544,30 @@ impl Driver {
     fn stop(&mut self, budget: Duration) {
         let now = self.clock.now();
         info!(in_flight = self.window.flying(), "the relay ends: what is on its way is waited for");
-        self.deadline = Some(now + budget);
+        self.deadline = Some(now.saturating_add(budget));
+        self.close();
+    }
+
+    /// Nothing more is sent of what it has.
+    fn close(&mut self) {
         self.shards.close();
-        let all: Vec<i16> = self.shards.closing();
+        let all = self.shards.closing();
         self.window.lose(&all);
+        self.shards.forgot(&all);
     }
 
     /// Whether nothing is on its way and the database knows all.
     fn is_settled(&self) -> bool {
         let told = self.confirmed.is_empty() && self.failures.is_empty();
         told && self.window.flying() == 0 && self.errands.is_idle(Desk::Mark) && self.errands.is_idle(Desk::Read)
+    }
+}
+
+/// The brokers' answer, if they are asked.
+async fn answer(asking: &mut Option<oneshot::Receiver<bool>>) -> bool {
+    match asking {
+        Some(asking) => asking.await.unwrap_or(false),
+        None => std::future::pending().await,
     }
 }
 

@@ -39,10 +39,12 @@ pub(super) enum Done {
         epochs: Epochs,
         crowded: bool,
     },
-    Recorded(Vec<Slot>),
+    Recorded(Vec<(Slot, Failure)>),
     Age(Option<Duration>),
     Marked(Vec<Slot>),
     Purged(u64),
+    /// So many rows were moved out of the readers' way.
+    HeldBack(u64),
     Kept {
         asked: Duration,
         asleep: bool,
@@ -165,7 +167,7 @@ impl Errands {
         let told: Vec<Failure> = failures.iter().map(|(_, failure)| failure.clone()).collect();
         let call = async move { store.failed(&name, &told).await };
         self.run(Desk::Read, ANSWER, call, move |recorded| match recorded {
-            Ok(()) => Ok(Done::Recorded(failures.into_iter().map(|(slot, _)| slot).collect())),
+            Ok(()) => Ok(Done::Recorded(failures)),
             Err(error) => Err((error, Undone::Record(failures))),
         });
     }
@@ -191,6 +193,13 @@ impl Errands {
         self.run(Desk::Mark, ANSWER, call, |purged| nothing(purged.map(Done::Purged)));
     }
 
+    /// What waits behind rows that are set aside goes out of the readers' way.
+    pub fn hold(&mut self, shards: Vec<Shard>) {
+        let store = Arc::clone(&self.store);
+        let call = async move { store.hold(&shards).await };
+        self.run(Desk::Mark, ANSWER, call, |held| nothing(held.map(Done::HeldBack)));
+    }
+
     /// `asked`: the time before it was sent, from which the lease is counted.
     pub fn keep(&mut self, asked: Duration, asleep: bool, share: Share) {
         let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.name));
@@ -211,14 +220,75 @@ impl Errands {
         self.run(Desk::Keep, PROMPT, call, |left| nothing(left.map(|()| Done::Left)));
     }
 
-    /// For as long as it takes.
+    /// For as long as it takes: nothing may be enqueued for days.
     pub fn listen(&mut self) {
         let store = Arc::clone(&self.store);
-        let call = async move { store.woken().await };
-        self.run(Desk::Listen, Duration::from_secs(86_400), call, |woken| nothing(woken.map(|()| Done::Woken)));
+        self.desks[Desk::Listen as usize].busy = true;
+        self.running.push(Box::pin(async move {
+            let woken = store.woken().await;
+            (Desk::Listen, nothing(woken.map(|()| Done::Woken)))
+        }));
     }
 }
 
 fn nothing(done: Result<Done, StoreError>) -> Result<Done, (StoreError, Undone)> {
     done.map_err(|error| (error, Undone::Nothing))
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+
+    /// Something is enqueued once a week.
+    struct Quiet;
+
+    #[async_trait]
+    impl RelayStore for Quiet {
+        async fn due(&self, _: &Wanted) -> Result<Vec<Row>, StoreError> {
+            Ok(Vec::new())
+        }
+        async fn promote(&self) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+        async fn sent(&self, _: &[Place], _: bool) -> Result<(), StoreError> {
+            Ok(())
+        }
+        async fn purge(&self, _: Duration) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+        async fn failed(&self, _: &str, _: &[Failure]) -> Result<(), StoreError> {
+            Ok(())
+        }
+        async fn hold(&self, _: &[Shard]) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+        async fn keep(&self, _: &str, _: bool, _: Share) -> Result<Kept, StoreError> {
+            Ok(Kept::default())
+        }
+        async fn release(&self, _: &str, _: &[Shard]) -> Result<(), StoreError> {
+            Ok(())
+        }
+        async fn leave(&self, _: &str) -> Result<(), StoreError> {
+            Ok(())
+        }
+        async fn oldest(&self, _: &[Shard]) -> Result<Option<Duration>, StoreError> {
+            Ok(None)
+        }
+        async fn woken(&self) -> Result<(), StoreError> {
+            tokio::task::yield_now().await;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn to_listen_has_no_bound_that_an_idle_day_would_reach() {
+        // Any bound would panic: this runtime has no timers.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut errands = Errands::new(Arc::new(Quiet), "r".into());
+        errands.listen();
+        let ended = runtime.block_on(errands.next());
+        assert!(matches!(errands.settle(ended, Duration::ZERO), Done::Woken));
+    }
 }

@@ -1,15 +1,19 @@
 //! The relay's metrics.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
 
 use crate::telemetry;
 
+/// Numbers of this process's relays. Those that ended give theirs back, so that labels stay few.
+static NUMBERS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
 /// See the module. Dropped, its gauges are 0: a relay that ended has nothing.
 pub(super) struct Meter {
+    number: usize,
     sent: HashMap<Arc<str>, Counter>,
     in_flight: Gauge,
     shards: Gauge,
@@ -18,11 +22,15 @@ pub(super) struct Meter {
 
 impl Meter {
     pub fn new() -> Self {
+        let mut numbers = numbers();
+        let number = (0..).find(|number| !numbers.contains(number)).unwrap_or_default();
+        numbers.insert(number);
         Self {
+            number,
             sent: HashMap::new(),
-            in_flight: gauge!(telemetry::RELAY_IN_FLIGHT),
-            shards: gauge!(telemetry::RELAY_SHARDS),
-            age: gauge!(telemetry::RELAY_BACKLOG_AGE),
+            in_flight: gauge!(telemetry::RELAY_IN_FLIGHT, "relay" => number.to_string()),
+            shards: gauge!(telemetry::RELAY_SHARDS, "relay" => number.to_string()),
+            age: gauge!(telemetry::RELAY_BACKLOG_AGE, "relay" => number.to_string()),
         }
     }
 
@@ -62,5 +70,10 @@ impl Drop for Meter {
     fn drop(&mut self) {
         self.standing(0, 0);
         self.age(None);
+        numbers().remove(&self.number);
     }
+}
+
+fn numbers() -> MutexGuard<'static, BTreeSet<usize>> {
+    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ mod errands;
 mod judge;
 mod meter;
 mod pace;
+mod reach;
 pub(crate) mod shares;
 mod topics;
 pub(crate) mod window;
@@ -49,8 +50,21 @@ pub(crate) struct Terms {
     pub refused: Backoff,
     /// Between attempts at a topic that cannot be reached.
     pub trouble: Backoff,
+    /// If nothing was heard of the brokers for so long while something waits for them, others are
+    /// to have the outbox.
+    pub silence: Duration,
     /// How long what is on its way may take once the relay was told to stop.
     pub budget: Duration,
+}
+
+/// No wait and no retention is longer: databases' dates end somewhere.
+pub(crate) const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+impl Terms {
+    /// Keeps sent records so long, a year at most.
+    pub fn keep_sent(self, retention: Duration) -> Self {
+        Self { keep_sent: Some(retention.min(YEAR)), ..self }
+    }
 }
 
 impl Default for Terms {
@@ -61,6 +75,7 @@ impl Default for Terms {
             keep_sent: None,
             refused: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
             trouble: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            silence: Duration::from_secs(10),
             budget: Duration::from_secs(10),
         }
     }

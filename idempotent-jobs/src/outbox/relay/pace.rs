@@ -47,13 +47,16 @@ impl Pace {
         self.next = now + AWAKE;
     }
 
-    /// A read ended. `crowded`: it had to step over records.
-    pub fn read(&mut self, now: Duration, found: usize, crowded: bool) {
+    /// A read ended. `wasted`: most of what was read cannot be taken yet. `crowded`: it had to step
+    /// over records.
+    pub fn read(&mut self, now: Duration, found: usize, wasted: bool, crowded: bool) {
         let woken = self.next <= now;
         self.rows += found;
         self.reads += usize::from(found > 0);
         if found >= MANY {
             (self.interval, self.next) = (LEAST, now);
+        } else if wasted && (found > 0 || !crowded) {
+            (self.interval, self.next) = (LEAST, now + AWAKE);
         } else if found > 0 || woken {
             (self.interval, self.next) = (LEAST, self.began + LEAST);
         } else {
@@ -99,7 +102,7 @@ mod tests {
         while pace.next() < until {
             let now = pace.next();
             pace.reads(now);
-            pace.read(now + ms(1), 0, false);
+            pace.read(now + ms(1), 0, false, false);
             reads += 1;
         }
         reads
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(pace.next(), ms(5_050));
         pace.reads(ms(5_050));
         pace.woken(ms(5_051));
-        pace.read(ms(5_051), 1, false);
+        pace.read(ms(5_051), 1, false, false);
         assert_eq!(pace.next(), ms(5_052), "what came meanwhile is looked for again, a moment later");
     }
 
@@ -134,7 +137,7 @@ mod tests {
         let mut pace = Pace::new();
         for second in 0..10 {
             pace.reads(ms(second));
-            pace.read(ms(second), 4_000, false);
+            pace.read(ms(second), 4_000, false, false);
             assert_eq!(pace.next(), ms(second));
         }
         assert!(!pace.falls_asleep());

@@ -64,15 +64,26 @@ impl Shards {
         gone
     }
 
-    /// Chooses what is to be given back, or takes the choice back; `idle` tells which shards have
-    /// nothing on their way, and are the first to go.
-    pub fn balance(&mut self, live: usize, idle: impl Fn(i16) -> bool) {
-        let surplus = self.count().saturating_sub(fair(live));
+    /// Chooses what is to be given back beyond a share, or takes the choice back; `idle` tells
+    /// which shards have nothing on their way, and are the first to go.
+    pub fn balance(&mut self, share: usize, idle: impl Fn(i16) -> bool) {
+        let surplus = self.count().saturating_sub(share);
         let mut owned: Vec<i16> = self.owned().collect();
         owned.sort_by_key(|shard| (!self.is_closing(*shard), !idle(*shard), *shard));
         for (at, shard) in owned.into_iter().enumerate() {
             if let Some(held) = self.at_mut(shard) {
                 held.closing = at < surplus;
+            }
+        }
+    }
+
+    /// What was read of these was forgotten: what is being read comes after that, and is stale.
+    pub fn forgot(&mut self, shards: &[i16]) {
+        for shard in shards {
+            self.epochs += 1;
+            let epoch = self.epochs;
+            if let Some(held) = self.at_mut(*shard) {
+                held.epoch = epoch;
             }
         }
     }

@@ -49,18 +49,30 @@ impl Bed {
     }
 
     fn dispatch(&self) -> Dispatch {
-        Dispatch::new(&Properties::new(self.broker.bootstrap_servers()), None).unwrap()
+        dispatch(&self.broker)
     }
 
     async fn count(&mut self, state: &str) -> i64 {
-        let sql = format!("SELECT count(*) FROM idempotent_jobs_outbox {state}");
+        self.count_of("outbox", state).await
+    }
+
+    async fn count_of(&mut self, table: &str, state: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM idempotent_jobs_{table} {state}");
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.conn).await.unwrap()
     }
 
     async fn becomes(&mut self, state: &str, rows: i64) {
+        self.becomes_of("outbox", state, rows).await;
+    }
+
+    async fn becomes_of(&mut self, table: &str, state: &str, rows: i64) {
         let deadline = Instant::now() + PATIENCE;
-        while self.count(state).await != rows {
-            assert!(Instant::now() < deadline, "{state}: {}, not {rows}", self.count(state).await);
+        loop {
+            let found = self.count_of(table, state).await;
+            if found == rows {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{table} {state}: {found}, not {rows}");
             tokio::task::yield_now().await;
         }
     }
@@ -81,11 +93,19 @@ impl Drop for Bed {
     }
 }
 
+fn dispatch(broker: &Broker) -> Dispatch {
+    Dispatch::new(&Properties::new(broker.bootstrap_servers()), None).unwrap()
+}
+
 struct Running(oneshot::Sender<Duration>, JoinHandle<()>);
 
 fn start(store: &Arc<dyn RelayStore>, dispatch: Dispatch) -> Running {
+    start_with(store, dispatch, Terms::default())
+}
+
+fn start_with(store: &Arc<dyn RelayStore>, dispatch: Dispatch, terms: Terms) -> Running {
     let (stop, stopped) = oneshot::channel();
-    let terms = Terms { refused: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)), ..Terms::default() };
+    let terms = Terms { refused: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)), ..terms };
     let stopped = async { stopped.await.unwrap_or_default() };
     Running(stop, tokio::spawn(relay(Arc::clone(store), dispatch, Arc::default(), terms, stopped)))
 }
@@ -219,4 +239,173 @@ async fn a_database_that_fails_is_asked_again_and_nothing_is_forgotten() {
     bed.becomes("", 0).await;
     running.stop().await;
     assert_eq!((bed.ends("a"), bed.ends("b")), (200, 200), "once each: no relay died");
+}
+
+const OWNED: &str = "WHERE owner IS NOT NULL";
+
+fn impatient() -> Terms {
+    Terms { silence: Duration::from_secs(2), ..Terms::default() }
+}
+
+#[tokio::test]
+async fn out_03_a_relay_that_is_cut_off_from_kafka_leaves_the_outbox_to_one_that_is_not() {
+    let mut bed = Bed::new().await;
+    let other = Broker::start(&[("a", 1), ("b", 1)]).unwrap();
+    let cut_off = start_with(&bed.store, dispatch(&other), impatient());
+    bed.becomes_of("shards", OWNED, 32).await;
+    drop(other);
+    bed.put("a", 100).await;
+    let healthy = start(&bed.store, bed.dispatch());
+    bed.becomes("", 0).await;
+    bed.becomes_of("relays", "", 1).await;
+    bed.put("b", 100).await;
+    bed.becomes("", 0).await;
+    healthy.stop().await;
+    assert_eq!((bed.ends("a"), bed.ends("b")), (100, 100));
+    cut_off.stop().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_is_alone_keeps_what_it_has_while_the_brokers_are_away() {
+    let mut bed = Bed::new().await;
+    let relay = start_with(&bed.store, bed.dispatch(), impatient());
+    bed.becomes_of("shards", OWNED, 32).await;
+    bed.broker.with(|cluster| cluster.broker_down(1)).unwrap().unwrap();
+    bed.put("a", 100).await;
+    let until = Instant::now() + 2 * impatient().silence;
+    while Instant::now() < until {
+        assert_eq!(bed.count_of("shards", OWNED).await, 32);
+        tokio::task::yield_now().await;
+    }
+    bed.broker.with(|cluster| cluster.broker_up(1)).unwrap().unwrap();
+    bed.becomes("", 0).await;
+    relay.stop().await;
+    assert_eq!(bed.ends("a"), 100);
+}
+
+#[tokio::test]
+async fn a_relay_that_never_heard_of_the_brokers_is_none_until_they_answer() {
+    let mut bed = Bed::new().await;
+    bed.broker.with(|cluster| cluster.broker_down(1)).unwrap().unwrap();
+    let early = start(&bed.store, bed.dispatch());
+    bed.put("a", 100).await;
+    assert_eq!((bed.count_of("relays", "").await, bed.count_of("shards", OWNED).await), (0, 0));
+    bed.broker.with(|cluster| cluster.broker_up(1)).unwrap().unwrap();
+    bed.becomes("", 0).await;
+    early.stop().await;
+    assert_eq!(bed.ends("a"), 100);
+}
+
+/// A database that always has more to send, more to mark and more to purge.
+#[derive(Default)]
+struct Busy {
+    ids: AtomicUsize,
+    log: std::sync::Mutex<Vec<&'static str>>,
+    logged: Notify,
+}
+
+impl Busy {
+    fn logs(&self, what: &'static str) {
+        self.log.lock().unwrap().push(what);
+        self.logged.notify_waiters();
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.log.lock().unwrap().iter().filter(|other| **other == what).count()
+    }
+
+    /// Waits until that was called so often.
+    async fn called(&self, what: &str, times: usize) {
+        loop {
+            let logged = self.logged.notified();
+            if self.count(what) >= times {
+                return;
+            }
+            logged.await;
+        }
+    }
+}
+
+#[async_trait]
+impl RelayStore for Busy {
+    async fn due(&self, wanted: &Wanted) -> Result<Vec<Row>, StoreError> {
+        self.logs("due");
+        let row = |id: usize| Row {
+            place: Place { shard: wanted.shards[0], id: id.try_into().unwrap() },
+            topic: "a".to_owned(),
+            key: id.to_string(),
+            key_parts: "n".to_owned(),
+            event: None,
+            partition_key: None,
+            payload: None,
+            headers: Vec::new(),
+            ordered: false,
+            size: 100,
+            attempts: 0,
+        };
+        let first = self.ids.fetch_add(10, Ordering::SeqCst);
+        Ok((first..first + 10).map(row).collect())
+    }
+
+    async fn promote(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    /// Meanwhile there is something to mark again.
+    async fn sent(&self, _: &[Place], _: bool) -> Result<(), StoreError> {
+        self.logs("sent");
+        self.called("due", self.count("due") + 20).await;
+        Ok(())
+    }
+
+    async fn purge(&self, _: Duration) -> Result<u64, StoreError> {
+        tokio::task::yield_now().await;
+        // What comes before there is load is no sign of anything.
+        if self.count("sent") > 0 {
+            self.logs("purge");
+        }
+        Ok(1_000)
+    }
+
+    async fn failed(&self, _: &str, _: &[Failure]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn hold(&self, _: &[Shard]) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn keep(&self, _: &str, _: bool, _: Share) -> Result<Kept, StoreError> {
+        self.logs("keep");
+        let (renewed, taken) = if self.count("keep") > 1 { (vec![0], vec![]) } else { (vec![], vec![0]) };
+        Ok(Kept { live: 1, renewed, taken })
+    }
+
+    async fn release(&self, _: &str, _: &[Shard]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn leave(&self, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn oldest(&self, _: &[Shard]) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
+
+    async fn woken(&self) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn sent_records_are_purged_under_load_and_marking_goes_on() {
+    let broker = Broker::start(&[("a", 1)]).unwrap();
+    let busy = Arc::new(Busy::default());
+    let store: Arc<dyn RelayStore> = Arc::clone(&busy) as _;
+    let relay = start_with(&store, dispatch(&broker), Terms::default().keep_sent(Duration::from_secs(1)));
+    for what in ["purge", "sent"] {
+        tokio::time::timeout(PATIENCE, busy.called(what, 20)).await.expect("neither waits for the other's end");
+    }
+    relay.1.abort();
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::window::Slot;
+use super::window::{Bounds, Slot};
 
 /// A topic of which something was sent so lately moves.
 const LATELY: Duration = Duration::from_secs(1);
@@ -11,8 +11,12 @@ const LATELY: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Topic {
-    pub rows: usize,
-    pub bytes: usize,
+    /// What it has of the window.
+    pub held: Share,
+    /// Of that, what is on its way.
+    pub flying: Share,
+    /// Of what is held, what is in trouble, or waits behind a record that is.
+    pub slow: Share,
     /// Records that may leave, in their order.
     pub ready: VecDeque<Slot>,
     pub paused_until: Option<Duration>,
@@ -29,16 +33,20 @@ impl Topic {
 
     /// A record more.
     pub fn add(&mut self, bytes: usize, now: Duration) {
-        if self.rows == 0 {
+        if self.held.rows == 0 {
             self.since = now;
         }
-        self.rows += 1;
-        self.bytes += bytes;
+        self.held.add(bytes);
     }
 
-    /// Whether it does not move though it had the time.
-    pub fn is_stuck(&self, now: Duration) -> bool {
-        !self.moves(now) && now.saturating_sub(self.since) >= LATELY
+    /// What it has that does not move: everything, or what is slow.
+    pub fn stuck(&self, now: Duration) -> Share {
+        if self.moves(now) { self.slow } else { self.held }
+    }
+
+    /// Whether it has only begun: its first reports may still come.
+    pub fn begins(&self, now: Duration) -> bool {
+        !self.moves(now) && now.saturating_sub(self.since) < LATELY
     }
 
     pub fn moved(&mut self, now: Duration) {
@@ -57,21 +65,44 @@ impl Topic {
     }
 }
 
-/// What topics have of the window.
-#[derive(Debug, Default, Clone, Copy)]
+/// A part of the window.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     pub rows: usize,
     pub bytes: usize,
 }
 
 impl Share {
-    pub fn and(self, topic: &Topic) -> Self {
-        Self { rows: self.rows + topic.rows, bytes: self.bytes + topic.bytes }
+    /// The whole of it.
+    pub fn all(bounds: Bounds) -> Self {
+        Self { rows: bounds.rows, bytes: bounds.bytes }
     }
-}
 
-/// What a topic may have that does not move: half of what the others of its kind left. So
-/// however many topics are stuck, there is room for one that is not.
-pub(super) fn cap(all: usize, others: usize) -> usize {
-    (all.saturating_sub(others) / 2).max(1)
+    pub fn add(&mut self, bytes: usize) {
+        *self = self.and(Self { rows: 1, bytes });
+    }
+
+    pub fn sub(&mut self, bytes: usize) {
+        *self = self.less(Self { rows: 1, bytes });
+    }
+
+    pub fn and(self, other: Self) -> Self {
+        Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes }
+    }
+
+    pub fn less(self, other: Self) -> Self {
+        Self { rows: self.rows.saturating_sub(other.rows), bytes: self.bytes.saturating_sub(other.bytes) }
+    }
+
+    /// Whether there is less of both.
+    pub fn is_below(self, other: Self) -> bool {
+        self.rows < other.rows && self.bytes < other.bytes
+    }
+
+    /// What one may have that does not move: half of what the others of its kind left. So
+    /// however many are stuck, there is room for one that is not.
+    pub fn cap(self, others: Self) -> Self {
+        let left = self.less(others);
+        Self { rows: (left.rows / 2).max(1), bytes: (left.bytes / 2).max(1) }
+    }
 }

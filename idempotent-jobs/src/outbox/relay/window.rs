@@ -3,12 +3,13 @@
 //! The invariant: of one lane, the records of one topic and partition key, at most one is on its
 //! way, and they start in the order in which they were admitted. Records without a lane are free.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::topics::{Share, Topic, cap};
+use super::topics::{Share, Topic};
 
+mod crowd;
 #[cfg(test)]
 mod tests;
 
@@ -50,9 +51,20 @@ enum State {
 struct Held<R> {
     entry: Entry<R>,
     state: State,
+    /// When it last left.
+    launched: Duration,
+    /// It came back, for the brokers or the way to them.
+    troubled: bool,
 }
 
 type Lane = (Arc<str>, Arc<str>);
+
+/// What is held of a lane, in its order.
+#[derive(Debug, Default)]
+struct Queue {
+    slots: VecDeque<Slot>,
+    bytes: usize,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -61,10 +73,14 @@ pub(crate) struct Window<R> {
     slots: Vec<Option<Held<R>>>,
     free: Vec<Slot>,
     ids: HashMap<i64, Slot>,
-    lanes: HashMap<Lane, VecDeque<Slot>>,
+    lanes: HashMap<Lane, Queue>,
     topics: HashMap<Arc<str>, Topic>,
     bytes: usize,
-    flying: usize,
+    flying: Share,
+    /// Rows that were read and not taken, their lane having what it may: not to be read again
+    /// before it has room.
+    parked: HashMap<Lane, BTreeSet<i64>>,
+    parked_rows: usize,
 }
 
 impl<R> Window<R> {
@@ -77,7 +93,9 @@ impl<R> Window<R> {
             lanes: HashMap::new(),
             topics: HashMap::new(),
             bytes: 0,
-            flying: 0,
+            flying: Share::default(),
+            parked: HashMap::new(),
+            parked_rows: 0,
         }
     }
 
@@ -89,14 +107,14 @@ impl<R> Window<R> {
         }
     }
 
-    /// The ids of all that is held.
+    /// The ids of all that is held, and of what is known and has to wait outside.
     pub fn ids(&self) -> Vec<i64> {
-        self.ids.keys().copied().collect()
+        self.ids.keys().chain(self.parked.values().flatten()).copied().collect()
     }
 
     /// How many records are on their way.
     pub fn flying(&self) -> usize {
-        self.flying
+        self.flying.rows
     }
 
     /// The shards of which something is on its way, or still to be told to the database.
@@ -115,25 +133,8 @@ impl<R> Window<R> {
         topic
     }
 
-    /// Topics that have what they may while nothing of them moves: no more is to be read of them.
-    /// `None`: one of them has only begun, and to wait a moment for its first report is better than
-    /// to read past all its records.
-    pub fn crowded(&self, now: Duration) -> Option<Vec<String>> {
-        let crowded = self.topics.iter().filter(|(_, topic)| topic.rows > 0 && !self.has_room(topic, now));
-        crowded.map(|(name, topic)| topic.is_stuck(now).then(|| name.to_string())).collect()
-    }
-
-    fn has_room(&self, topic: &Topic, now: Duration) -> bool {
-        if topic.moves(now) {
-            return true;
-        }
-        let stuck = self.topics.values().filter(|other| !std::ptr::eq(*other, topic) && !other.moves(now));
-        let others = stuck.fold(Share::default(), |sum, topic| sum.and(topic));
-        topic.rows < cap(self.bounds.rows, others.rows) && topic.bytes < cap(self.bounds.bytes, others.bytes).max(1)
-    }
-
     /// Takes what was read, in the order of ids; how many were taken. What is held already is
-    /// ignored, and of a topic that has what it may, the rest is left for another time.
+    /// ignored; of a topic or a lane that has what it may, the rest is left for another time.
     pub fn admit(&mut self, entries: impl IntoIterator<Item = Entry<R>>, now: Duration) -> usize {
         let mut refused: HashSet<Arc<str>> = HashSet::new();
         let mut taken = 0;
@@ -145,6 +146,9 @@ impl<R> Window<R> {
             if self.topics.get(&topic).is_some_and(|topic| !self.has_room(topic, now)) {
                 // All of it from here on: a later one of the same key must not come first.
                 refused.insert(topic);
+                continue;
+            }
+            if lane(&entry).is_some_and(|lane| self.parks(lane, entry.id)) {
                 continue;
             }
             self.insert(Entry { topic, ..entry }, now);
@@ -162,9 +166,10 @@ impl<R> Window<R> {
         self.bytes += entry.size;
         let leads = match lane(&entry) {
             Some(lane) => {
-                let lane = self.lanes.entry(lane).or_default();
-                lane.push_back(slot);
-                lane.len() == 1
+                let queue = self.lanes.entry(lane).or_default();
+                queue.slots.push_back(slot);
+                queue.bytes += entry.size;
+                queue.slots.len() == 1
             }
             None => true,
         };
@@ -173,22 +178,26 @@ impl<R> Window<R> {
         if leads {
             topic.ready.push_back(slot);
         }
-        self.slots[slot] = Some(Held { entry, state: State::Queued });
+        self.slots[slot] = Some(Held { entry, state: State::Queued, launched: now, troubled: false });
     }
 
     /// Up to `most` records that may leave now, of shards for which `may` says so. Each is on its
-    /// way until its report, or until [`back`](Self::back).
+    /// way until its report, or until [`back`](Self::back). What is on its way cannot be given up,
+    /// so of that too a topic has at most half of what the others left.
     pub fn launch(&mut self, now: Duration, most: usize, may: impl Fn(i16) -> bool) -> Vec<Slot> {
         let mut launched = Vec::new();
         for topic in self.topics.values_mut().filter(|topic| !topic.is_paused(now)) {
+            let limit = Share::all(self.bounds).cap(self.flying.less(topic.flying));
             let mut held_back = VecDeque::new();
             while launched.len() < most
+                && topic.flying.is_below(limit)
                 && let Some(slot) = topic.ready.pop_front()
             {
                 let held = self.slots[slot].as_mut().expect("what is ready is held");
                 if may(held.entry.shard) {
-                    held.state = State::Flying;
-                    self.flying += 1;
+                    (held.state, held.launched) = (State::Flying, now);
+                    self.flying.add(held.entry.size);
+                    topic.flying.add(held.entry.size);
                     launched.push(slot);
                 } else {
                     held_back.push_back(slot);
@@ -233,12 +242,19 @@ impl<R> Window<R> {
         self.topics.entry(name).or_default().ready.push_front(slot);
     }
 
+    /// As [`back`](Self::back), for the brokers or the way to them.
+    pub fn troubled(&mut self, slot: Slot, owned: bool) {
+        self.slots[slot].as_mut().expect("what flew is held").troubled = true;
+        self.back(slot, owned);
+    }
+
     /// Kafka has it: the next of its lane may leave.
     pub fn confirmed(&mut self, slot: Slot, now: Duration) {
         self.land(slot, State::Marking);
         let entry = &self.slots[slot].as_ref().expect("it flew").entry;
         let (lane, name) = (lane(entry), Arc::clone(&entry.topic));
-        let next = lane.and_then(|lane| self.leave(&lane, slot));
+        let size = entry.size;
+        let next = lane.and_then(|lane| self.leave(&lane, slot, size));
         let topic = self.topics.entry(name).or_default();
         topic.moved(now);
         topic.ready.extend(next);
@@ -261,7 +277,8 @@ impl<R> Window<R> {
         let held = self.slots[slot].as_mut().expect("what flew is held");
         debug_assert_eq!(held.state, State::Flying, "one report a record");
         held.state = state;
-        self.flying -= 1;
+        self.flying.sub(held.entry.size);
+        self.topics.get_mut(&held.entry.topic).expect("a record's topic is known").flying.sub(held.entry.size);
     }
 
     /// The database heard that it was sent.
@@ -273,7 +290,8 @@ impl<R> Window<R> {
     /// again when its turn has come.
     pub fn recorded(&mut self, slot: Slot) {
         let lane = lane(self.get(slot));
-        let all = lane.and_then(|lane| self.lanes.remove(&lane)).unwrap_or_else(|| VecDeque::from([slot]));
+        let all =
+            lane.and_then(|lane| self.lanes.remove(&lane)).map_or_else(|| VecDeque::from([slot]), |queue| queue.slots);
         all.into_iter().for_each(|slot| self.remove(slot));
     }
 
@@ -289,6 +307,11 @@ impl<R> Window<R> {
         self.topics.get(topic).filter(|topic| !topic.is_paused(now)).map(|topic| topic.troubles)
     }
 
+    /// Whether any topic is in trouble that has something here, paused or tried again.
+    pub fn is_troubled(&self) -> bool {
+        self.topics.values().any(|topic| topic.troubles > 0 && topic.held.rows > 0)
+    }
+
     /// When the first pause of a topic ends that has something to send.
     pub fn resumes(&self, now: Duration) -> Option<Duration> {
         let paused = self.topics.values().filter(|topic| topic.is_paused(now) && !topic.ready.is_empty());
@@ -297,12 +320,9 @@ impl<R> Window<R> {
 
     /// Forgets what waits of these shards. What is on its way keeps its place until its report.
     pub fn lose(&mut self, shards: &[i16]) {
-        for slot in 0..self.slots.len() {
-            let waits = |held: &Held<R>| held.state == State::Queued && shards.contains(&held.entry.shard);
-            if self.slots[slot].as_ref().is_some_and(waits) {
-                self.remove(slot);
-            }
-        }
+        let waits = |held: &Held<R>| held.state == State::Queued && shards.contains(&held.entry.shard);
+        let gone = (0..self.slots.len()).filter(|slot| self.slots[*slot].as_ref().is_some_and(waits)).collect();
+        self.forget(&gone);
     }
 
     /// Takes a record out of everything.
@@ -312,12 +332,11 @@ impl<R> Window<R> {
         self.ids.remove(&held.entry.id);
         self.bytes -= held.entry.size;
         let next = match lane(&held.entry) {
-            Some(lane) if held.state != State::Marking => self.leave(&lane, slot),
+            Some(lane) if held.state != State::Marking => self.leave(&lane, slot, held.entry.size),
             _ => None,
         };
         let topic = self.topics.get_mut(&held.entry.topic).expect("a record's topic is known");
-        topic.rows -= 1;
-        topic.bytes -= held.entry.size;
+        topic.held.sub(held.entry.size);
         if held.state == State::Queued {
             topic.ready.retain(|ready| *ready != slot);
         }
@@ -325,15 +344,16 @@ impl<R> Window<R> {
     }
 
     /// Takes a slot out of its lane; the one that leads it now, if it did not before.
-    fn leave(&mut self, lane: &Lane, slot: Slot) -> Option<Slot> {
+    fn leave(&mut self, lane: &Lane, slot: Slot, size: usize) -> Option<Slot> {
         let queue = self.lanes.get_mut(lane)?;
-        let led = queue.front() == Some(&slot);
+        queue.bytes -= size;
+        let led = queue.slots.front() == Some(&slot);
         if led {
-            queue.pop_front();
+            queue.slots.pop_front();
         } else {
-            queue.retain(|other| *other != slot);
+            queue.slots.retain(|other| *other != slot);
         }
-        let next = queue.front().copied();
+        let next = queue.slots.front().copied();
         if next.is_none() {
             self.lanes.remove(lane);
         }

@@ -215,7 +215,7 @@ impl RelayStore for SqliteRelay {
 
     async fn hold(&self, shards: &[Shard]) -> Result<u64, StoreError> {
         const DOING: &str = "holding what lies behind records that were set aside";
-        let mut line = self.keeper.take().await?;
+        let mut line = self.marker.take().await?;
         let moved = hold(&mut line, &json(&shards)).await.map_err(failed(DOING))?;
         line.done();
         Ok(moved)

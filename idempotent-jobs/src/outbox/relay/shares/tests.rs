@@ -41,7 +41,7 @@ proptest! {
                 for (relay, shards) in relays.iter_mut().enumerate().take(live) {
                     let kept = table.keep(relay, live);
                     shards.kept(&kept, LATER);
-                    shards.balance(live, |_| true);
+                    shards.balance(fair(live), |_| true);
                     let closing = shards.closing();
                     table.free(&closing);
                     shards.released(&closing);
@@ -95,13 +95,22 @@ fn what_others_had_in_between_is_stale_even_when_it_comes_back_at_once() {
 }
 
 #[test]
+fn what_was_read_of_a_shard_before_its_rows_were_forgotten_is_stale() {
+    let mut shards = Shards::default();
+    shards.kept(&taken(&[3, 4]), LATER);
+    let epochs = shards.epochs();
+    shards.forgot(&[3]);
+    assert!(shards.owns(3) && !shards.held_since(3, &epochs) && shards.held_since(4, &epochs));
+}
+
+#[test]
 fn what_is_closing_is_not_sent_and_idle_ones_go_first() {
     let mut shards = Shards::default();
     shards.kept(&taken(&all().collect::<Vec<_>>()), LATER);
-    shards.balance(2, |shard| shard >= 16);
+    shards.balance(fair(2), |shard| shard >= 16);
     assert_eq!(shards.closing(), (16..32).collect::<Vec<_>>());
     assert!(!shards.may_send(20, LATER) && shards.may_send(2, LATER));
     // The other one died before it took them.
-    shards.balance(1, |_| true);
+    shards.balance(fair(1), |_| true);
     assert!(shards.closing().is_empty());
 }

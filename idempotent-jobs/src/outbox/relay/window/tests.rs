@@ -16,8 +16,10 @@ fn all(_: i16) -> bool {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The next rows that the database would give.
+    /// A read begins, of the next rows that the database would give; the last one comes in before.
     Read(usize),
+    /// Time goes by.
+    Wait(u64),
     Launch(usize),
     /// The report of one of those in flight, chosen by number.
     Confirm(usize),
@@ -30,7 +32,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (1..20usize).prop_map(Step::Read),
+        6 => (1..40usize).prop_map(Step::Read),
+        2 => (1..1_500u64).prop_map(Step::Wait),
         4 => (1..20usize).prop_map(Step::Launch),
         6 => (0..64usize).prop_map(Step::Confirm),
         2 => (0..64usize).prop_map(Step::Fail),
@@ -44,6 +47,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// An outbox of so many rows, and a relay on it. What it checks on the way is the window's promise.
 struct Model {
     window: Window<()>,
+    now: Duration,
+    /// What a read will bring that was begun.
+    reading: Vec<Entry<()>>,
     /// Rows as the database has them: topic, lane, whether it is held back by a refusal.
     rows: Vec<(i64, u8, Option<u8>)>,
     refused: HashSet<i64>,
@@ -59,6 +65,8 @@ impl Model {
         let rows = (1..).zip(rows).map(|(id, (topic, lane))| (id, topic, lane)).collect();
         Self {
             window: Window::new(BOUNDS),
+            now: AT,
+            reading: Vec::new(),
             rows,
             refused: HashSet::new(),
             flying: Vec::new(),
@@ -68,8 +76,12 @@ impl Model {
         }
     }
 
-    /// As `due` does.
+    /// What was read comes in, and another read begins, as `due` does it.
     fn read(&mut self, most: usize) {
+        let came = std::mem::take(&mut self.reading);
+        self.window.admit(came, self.now);
+        self.window.prune(self.now);
+        let Some(except) = self.window.crowded(self.now) else { return };
         let held: HashSet<i64> = self.window.ids().into_iter().collect();
         let room = self.window.room();
         let troubled: Vec<(u8, Option<u8>)> = self
@@ -80,37 +92,40 @@ impl Model {
             .collect();
         let due = self.rows.iter().filter(|(id, topic, lane)| {
             let waits = lane.is_some() && troubled.contains(&(*topic, *lane));
-            !(waits || held.contains(id) || self.refused.contains(id))
+            let crowded = except.contains(&format!("t{topic}"));
+            !(waits || crowded || held.contains(id) || self.refused.contains(id))
         });
-        let entries: Vec<_> =
-            due.take(most.min(room.rows)).map(|(id, topic, lane)| entry(*id, *topic, *lane, 100)).collect();
-        self.window.admit(entries, AT);
+        self.reading = due.take(most.min(room.rows)).map(|(id, topic, lane)| entry(*id, *topic, *lane, 100)).collect();
     }
 
     fn step(&mut self, step: &Step) {
         match step {
             Step::Read(rows) => self.read(*rows),
-            Step::Launch(most) => self.flying.extend(self.window.launch(AT, *most, all)),
+            Step::Wait(millis) => self.now += Duration::from_millis(*millis),
+            Step::Launch(most) => self.flying.extend(self.window.launch(self.now, *most, all)),
             Step::Confirm(nth) => {
                 if let Some(slot) = self.land(*nth) {
                     self.delivered.push(self.window.get(slot).id);
-                    self.window.confirmed(slot, AT);
+                    self.window.confirmed(slot, self.now);
                     self.marking.push(slot);
                 }
             }
             Step::Fail(nth) => {
                 if let Some(slot) = self.land(*nth) {
-                    self.window.back(slot, true);
+                    self.window.troubled(slot, true);
                 }
             }
             Step::Refuse(nth) => {
                 if let Some(slot) = self.land(*nth) {
-                    assert!(self.window.refused(slot, AT, true));
+                    assert!(self.window.refused(slot, self.now, true));
                     self.recording.push(slot);
                 }
             }
             Step::Answer => self.answer(),
-            Step::Lose(shard) => self.window.lose(&[*shard]),
+            Step::Lose(shard) => {
+                self.window.lose(&[*shard]);
+                self.reading.retain(|entry| entry.shard != *shard);
+            }
         }
     }
 
@@ -120,7 +135,9 @@ impl Model {
             self.rows.retain(|row| row.0 != id);
             self.window.marked(&[slot]);
         }
-        for slot in std::mem::take(&mut self.recording) {
+        // Failures are not recorded while something is being read.
+        let recorded = if self.reading.is_empty() { std::mem::take(&mut self.recording) } else { Vec::new() };
+        for slot in recorded {
             self.refused.insert(self.window.get(slot).id);
             self.window.recorded(slot);
         }
@@ -140,13 +157,22 @@ impl Model {
             }
         }
         assert_eq!(self.window.flying(), self.flying.len());
-        assert!(self.window.ids().len() <= BOUNDS.rows, "more is held than may be");
+        assert!(self.window.room().rows + self.window.ids.len() == BOUNDS.rows, "more is held than may be");
+        assert!(self.window.ids().len() <= 2 * BOUNDS.rows, "more is known than may be");
+        let mut held: Vec<_> = self.window.slots.iter().flatten().collect();
+        held.sort_by_key(|held| held.entry.id);
+        for (topic, of_topic) in &self.window.topics {
+            let rows = held.iter().filter(|held| held.entry.topic == *topic).count();
+            let flying = held.iter().filter(|held| held.entry.topic == *topic && held.state == State::Flying).count();
+            assert_eq!((of_topic.held.rows, of_topic.flying.rows), (rows, flying));
+        }
     }
 
     /// Everything that can leave does.
     fn finish(&mut self) {
         self.refused.clear();
         for _ in 0..10_000 {
+            self.now += Duration::from_millis(300);
             self.answer();
             self.refused.clear();
             self.read(1_000);
@@ -218,6 +244,138 @@ fn out_05_a_topic_that_does_not_move_leaves_room_for_others() {
     assert_eq!(fill(&mut window, 2), 64, "who reads asks for no more than there is room");
 }
 
+/// As a relay does it: rows of the database's first `most`, in the order of ids, without those it
+/// has and without crowded topics. Whether it came to a read.
+fn read(window: &mut Window<()>, outbox: &[Entry<()>], most: usize, now: Duration) -> bool {
+    window.prune(now);
+    let Some(except) = window.crowded(now) else { return false };
+    if !window.is_roomy(now) {
+        return false;
+    }
+    let known: HashSet<i64> = window.ids().into_iter().collect();
+    let due = outbox.iter().filter(|row| !known.contains(&row.id) && !except.contains(&row.topic.to_string()));
+    let rows: Vec<_> = due.take(most.min(window.room().rows)).map(copy).collect();
+    window.admit(rows, now);
+    true
+}
+
+fn copy(entry: &Entry<()>) -> Entry<()> {
+    Entry { topic: Arc::clone(&entry.topic), lane: entry.lane.clone(), ..*entry }
+}
+
+fn held(window: &Window<()>, topic: &str) -> usize {
+    window.slots.iter().flatten().filter(|held| &*held.entry.topic == topic).count()
+}
+
+/// Everything of a topic that can leave does, and is confirmed.
+fn deliver(window: &mut Window<()>, slots: &[Slot], now: Duration) {
+    slots.iter().for_each(|slot| window.confirmed(*slot, now));
+    window.marked(slots);
+}
+
+#[test]
+fn out_05_a_topic_that_moved_and_stops_gives_up_what_it_has_too_much() {
+    let mut window = Window::new(BOUNDS);
+    let mut outbox: Vec<_> = (0..1_000).map(|id| entry(id, 0, None, 1)).collect();
+    read(&mut window, &outbox, 32, AT);
+    let first = window.launch(AT, 1, all);
+    deliver(&mut window, &first, AT);
+    outbox.remove(0);
+    // It moves, and may have everything. Then its leader goes away, with half of the window on the way.
+    read(&mut window, &outbox, 64, AT);
+    assert_eq!(window.room().rows, 0);
+    let flying = window.launch(AT, usize::MAX, all);
+    assert_eq!(flying.len(), 32, "what is on its way cannot be given up");
+    outbox.extend((1_000..1_100).map(|id| entry(id, 1, None, 1)));
+    assert!(!read(&mut window, &outbox, 64, AT));
+    assert!(read(&mut window, &outbox, 64, AT * 2), "there is room again");
+    assert_eq!((held(&window, "t0"), held(&window, "t1")), (32, 16));
+    // The healthy one goes on as long as it has something.
+    let mut now = AT * 2;
+    while outbox.iter().any(|row| &*row.topic == "t1") {
+        let slots = window.launch(now, usize::MAX, all);
+        assert!(!slots.is_empty() && slots.iter().all(|slot| &*window.get(*slot).topic == "t1"));
+        let ids: HashSet<i64> = slots.iter().map(|slot| window.get(*slot).id).collect();
+        deliver(&mut window, &slots, now);
+        outbox.retain(|row| !ids.contains(&row.id));
+        now += Duration::from_millis(10);
+        read(&mut window, &outbox, 64, now);
+    }
+    // What was given up is read again once the others come through.
+    flying.iter().for_each(|slot| window.troubled(*slot, true));
+    let slots = window.launch(now, usize::MAX, all);
+    deliver(&mut window, &slots, now);
+    assert!(read(&mut window, &outbox, 64, now));
+    assert!(window.room().rows < 32);
+}
+
+#[test]
+fn out_05_a_partition_without_a_leader_keeps_to_the_cap_though_its_topic_moves() {
+    let mut window = Window::new(BOUNDS);
+    let mut outbox: Vec<_> = (0..400).map(|id| entry(id, 0, Some(u8::try_from(id % 100).unwrap()), 1)).collect();
+    outbox.extend((400..500).map(|id| entry(id, 1, None, 1)));
+    let mut now = AT;
+    // Every second key is of the partition that does not answer.
+    let mut others = HashSet::new();
+    for _ in 0..500 {
+        now += Duration::from_millis(100);
+        read(&mut window, &outbox, 16, now);
+        window.launch(now, usize::MAX, all);
+        let through = |slot: &Slot| &*window.get(*slot).topic == "t1" || window.get(*slot).id % 2 == 0;
+        let slots: Vec<Slot> = window.all_flying().into_iter().filter(through).collect();
+        let ids: HashSet<i64> = slots.iter().map(|slot| window.get(*slot).id).collect();
+        deliver(&mut window, &slots, now);
+        outbox.retain(|row| !ids.contains(&row.id));
+        others.extend(ids.into_iter().filter(|id| *id >= 400));
+    }
+    assert_eq!(others.len(), 100, "another topic goes on");
+    assert!(held(&window, "t0") <= 32, "{}", held(&window, "t0"));
+}
+
+#[test]
+fn out_05_a_hot_key_leaves_the_others_their_pace() {
+    let mut window = Window::new(BOUNDS);
+    let mut outbox: Vec<_> = (0..60).map(|id| entry(id, 0, Some(0), 1)).collect();
+    outbox.extend((60..160).map(|id| entry(id, 0, Some(u8::try_from(id).unwrap()), 1)));
+    let mut now = AT;
+    let mut sent = Vec::new();
+    for turn in 0..200 {
+        now += Duration::from_millis(10);
+        read(&mut window, &outbox, 16, now);
+        let hot = window.slots.iter().flatten().filter(|held| held.entry.id < 60).count();
+        assert!(hot <= BOUNDS.rows / 16, "{hot}");
+        let slots = window.launch(now, usize::MAX, all);
+        let ids: Vec<i64> = slots.iter().map(|slot| window.get(*slot).id).collect();
+        deliver(&mut window, &slots, now);
+        outbox.retain(|row| !ids.contains(&row.id));
+        if turn == 30 {
+            assert!(outbox.iter().all(|row| row.id < 60) && outbox.len() > 20, "{}", outbox.len());
+        }
+        sent.extend(ids.into_iter().filter(|id| *id < 60));
+    }
+    assert_eq!(sent, (0..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_given_up_of_a_lane_is_its_end_and_comes_back_before_what_follows() {
+    let mut window = Window::new(Bounds { rows: 640, bytes: 6_400 });
+    let mut outbox: Vec<_> = (0..40).map(|id| entry(id, 0, Some(1), 1)).collect();
+    outbox.extend((40..640).map(|id| entry(id, 0, None, 1)));
+    read(&mut window, &outbox, 20, AT);
+    let first = window.launch(AT, usize::MAX, all);
+    deliver(&mut window, &first, AT);
+    outbox.remove(0);
+    read(&mut window, &outbox, 640, AT);
+    window.prune(AT * 3);
+    let lane: Vec<i64> =
+        window.lanes.values().flat_map(|queue| &queue.slots).map(|slot| window.get(*slot).id).collect();
+    assert_eq!(lane, (1..40).collect::<Vec<_>>(), "the highest ids go first");
+    assert_eq!(window.room().rows, 320);
+    window.admit((640..900).map(|id| entry(id, 1, None, 1)), AT * 3);
+    window.admit((900..1_000).map(|id| entry(id, 2, None, 1)), AT * 3);
+    assert!(window.ids().len() <= 640);
+}
+
 #[test]
 fn trouble_of_a_topic_pauses_it_alone() {
     let mut window = Window::new(BOUNDS);
@@ -229,7 +387,11 @@ fn trouble_of_a_topic_pauses_it_alone() {
     window.pause("t0", AT * 2);
     assert_eq!((window.troubles("t0", AT), window.resumes(AT)), (None, Some(AT * 2)));
     assert!(window.launch(AT, 10, all).is_empty());
+    assert!(window.is_troubled());
     assert_eq!(window.launch(AT * 2, 10, all), [bad]);
+    assert!(window.is_troubled(), "until something of it is confirmed");
+    window.confirmed(bad, AT * 2);
+    assert!(!window.is_troubled());
 }
 
 #[test]
