@@ -13,14 +13,15 @@ use crate::store::{Dialect as _, StoreError};
 
 /// A table that fills to millions and empties again has statistics of some other hour, and a plan
 /// that reads all of it would be chosen by them one day. Every statement here has its index. The
-/// price that is put on walking through a table would have the server compile the rest (`jit`).
+/// first rows of a shard are to be read in the index's order, and never all of them to be sorted
+/// (`enable_bitmapscan`). The price put on walking through a table would have the rest compiled (`jit`).
 const INDEXES: &str = "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
-     SET enable_mergejoin = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
+     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
      SET idle_in_transaction_session_timeout = 15000; SET default_transaction_read_only = off";
 
 /// What a crash of the server takes back of these is told again: a record is sent twice, with one key.
 const FORGETTING: &str = "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
-     SET enable_mergejoin = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
+     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
      SET idle_in_transaction_session_timeout = 15000; SET default_transaction_read_only = off; \
      SET synchronous_commit = off";
 
