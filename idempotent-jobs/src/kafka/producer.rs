@@ -88,7 +88,7 @@ impl From<Outgoing> for Record {
 }
 
 /// The headers that a record's key and event travel in.
-pub(crate) fn own_headers(key: &str, parts: String, event: Option<&str>) -> Vec<(String, Option<Vec<u8>>)> {
+fn own_headers(key: &str, parts: String, event: Option<&str>) -> Vec<(String, Option<Vec<u8>>)> {
     let key = (IDEMPOTENCY_KEY_HEADER.to_owned(), Some(key.as_bytes().to_vec()));
     let parts = (IDEMPOTENCY_KEY_PARTS_HEADER.to_owned(), Some(parts.into_bytes()));
     let event = event.map(|event| (EVENT_HEADER.to_owned(), Some(event.as_bytes().to_vec())));

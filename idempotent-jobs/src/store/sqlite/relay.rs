@@ -253,7 +253,7 @@ impl RelayStore for SqliteRelay {
         Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
     }
 
-    // A poke in the process is all there is.
+    // The bell of a worker in the same process is all there is.
     async fn woken(&self) -> Result<(), StoreError> {
         std::future::pending().await
     }
