@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::engine::{Engine, Parts, Routed, work};
+use crate::engine::{Engine, Parts, Routed, redrive, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Properties, Settings};
 use crate::registry::{self, Registered};
@@ -85,7 +85,7 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, .. } = builder;
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -96,6 +96,7 @@ async fn on<S: Store>(
         silence: properties.silence(),
         session: properties.session_timeout(),
         bell: Arc::default(),
+        unknown_event,
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
@@ -211,6 +212,7 @@ async fn consume<S: Store>(
     for _ in 0..engine.width() {
         workers.spawn(work(Arc::clone(&engine)));
     }
+    workers.spawn(redrive(Arc::clone(&engine)));
     tokio::select! {
         biased;
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
