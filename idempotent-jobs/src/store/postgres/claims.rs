@@ -21,7 +21,7 @@ pub(super) async fn insert(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Res
     sqlx::query_scalar(
         "INSERT INTO idempotent_jobs.processed \
          (job, key, fingerprint, scheme, \"group\", topic, partition, \"offset\") \
-         SELECT $1, c.key, c.fingerprint, $2, $3, c.topic, c.partition, c.\"offset\", state = 'dead' \
+         SELECT $1, c.key, c.fingerprint, $2, $3, c.topic, c.partition, c.\"offset\" \
          FROM unnest($4::text[], $5::bytea[], $6::text[], $7::integer[], $8::bigint[]) \
          AS c (key, fingerprint, topic, partition, \"offset\") \
          ORDER BY c.key COLLATE \"C\" ON CONFLICT (job, key) DO NOTHING RETURNING key",
