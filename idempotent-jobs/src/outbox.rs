@@ -37,11 +37,15 @@
 //! however many records it enqueues. So:
 //!
 //! * Transactions that enqueue the same Kafka message key, and a few others by chance, wait for each
-//!   other. Enqueue late in the transaction, and commit soon.
+//!   other. Enqueue late in the transaction, and commit soon. A job need not mind: what it enqueues
+//!   is stored at the end of its transaction, unless it is more than 1,000 records or 4 MiB.
 //! * Two transactions that enqueue several keys in different order can deadlock; PostgreSQL ends
-//!   one with 40P01. [`enqueue_all`] takes its locks sorted, and two calls of it alone cannot. Run
-//!   your own transaction again when that happens; a job's is run again by its worker.
-//! * [`Outgoing::unordered`] takes no lock and keeps no order.
+//!   one with 40P01. [`enqueue_all`] takes its locks sorted, and two transactions that call it
+//!   once cannot, unless they enqueue the same dedup keys. Run your own transaction again when it happens; a
+//!   job's is run again by its worker.
+//! * Without a transaction, each statement is one: many records are then not stored together.
+//! * What a job stores by [`enqueue`] on its bare connection goes before what it gives to `tx.enqueue`.
+//! * [`Outgoing::unordered`](crate::Outgoing::unordered) takes no lock and keeps no order.
 //!
 //! On SQLite one transaction writes at a time, and nothing more is needed.
 //!
@@ -60,6 +64,7 @@
 //! transforms.outbox.route.by.field=topic
 //! transforms.outbox.route.topic.replacement=${routedByValue}
 //! transforms.outbox.table.fields.additional.placement=key:header:idempotency-key,key_parts:header:idempotency-key-parts,event:header:event
+//! key.converter=org.apache.kafka.connect.storage.StringConverter
 //! value.converter=io.debezium.converters.BinaryDataConverter
 //! ```
 //!
@@ -68,9 +73,9 @@
 
 use crate::error::Error;
 use crate::outgoing::{IntoOutgoing, all};
-use crate::store::{self, OutboxConnection, Store, StoreError, unknown_database};
+use crate::store::{self, Store, StoreError, unknown_database};
 
-pub use crate::store::{EnqueueError, Enqueued};
+pub use crate::store::{EnqueueError, Enqueued, OutboxConnection};
 
 /// Stores a record in the caller's transaction: `&mut *tx` of an sqlx transaction, on PostgreSQL or
 /// SQLite. Rolled back, it is gone.

@@ -118,6 +118,11 @@ impl Outgoing {
     fn with<M: JobMessage>(message: &M, payload: Option<Vec<u8>>) -> Result<Self, Unsendable> {
         let (key, key_parts) = outgoing(&M::key_parts(), message)
             .map_err(|rejection| Unsendable { topic: M::TOPIC.to_owned(), detail: rejection.detail })?;
+        let headers = trace::outgoing();
+        if let Some(detail) = headers.iter().find_map(|(name, _)| refused(name)) {
+            let detail = format!("{detail} (the propagator of this process gave it)");
+            return Err(Unsendable { topic: M::TOPIC.to_owned(), detail });
+        }
         let partition_key = message.partition_by().map_or_else(|| key.as_str().to_owned(), bare);
         Ok(Self {
             topic: M::TOPIC,
@@ -126,7 +131,7 @@ impl Outgoing {
             event: M::EVENT,
             partition_key,
             payload,
-            headers: trace::outgoing(),
+            headers,
             due: Due::Now,
             ordered: true,
         })
@@ -153,10 +158,25 @@ impl Outgoing {
     }
 
     /// Need not keep the order of its Kafka message key: the transaction then waits for no other
-    /// that enqueues the same key, and the record for no earlier one.
+    /// that enqueues it, but for one that enqueues the same dedup key, and the record for no earlier one.
     pub fn unordered(mut self) -> Self {
         self.ordered = false;
         self
+    }
+
+    /// The topic it is for.
+    pub fn topic(&self) -> &str {
+        self.topic
+    }
+
+    /// The dedup key, in its text form.
+    pub fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    /// The JSON of the message; `None` is a tombstone.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
     }
 
     /// Which of the locks that keep the order of commit it takes: the first byte of the digest

@@ -68,6 +68,23 @@ async fn begin<S: Store>(url: &str) -> Result<S::Tx, Error> {
     S::open(url, 1).await.map_err(refused)?.begin(terms).await.map_err(refused)
 }
 
+/// The records that a job gave to the outbox through this handle; the last thousand or fewer of them when
+/// it gave a thousand or more.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # async fn example(tx: &mut idempotent_jobs::SqliteTx) {
+/// use idempotent_jobs::testing;
+///
+/// let receipts = testing::enqueued(tx).iter().filter(|record| record.topic() == "receipts");
+/// assert_eq!(receipts.count(), 1);
+/// # }
+/// ```
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub fn enqueued<DB: crate::store::Dialect>(tx: &crate::Tx<DB>) -> &[crate::Outgoing] {
+    tx.held()
+}
+
 /// What a job that takes [`Meta`] is told of the first attempt at the message at offset 0 of
 /// partition 0, for a job called `job`; its fields may be set.
 pub fn meta(topic: &str, key: &str) -> Meta {

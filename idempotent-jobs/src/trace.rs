@@ -24,7 +24,8 @@ static PROPAGATOR: OnceLock<Propagator> = OnceLock::new();
 /// Sets what gives a record to be sent or enqueued the headers of the current trace: once a process.
 ///
 /// Without it, a record that is made while a handler runs takes over `traceparent` and
-/// `tracestate` of the handler's message as they are, so that a trace goes on through the outbox.
+/// `tracestate` of the handler's message as they are, so that a trace goes on through the outbox. A
+/// batch has no one message, and a task that the handler spawns is not its own: there nothing is taken over.
 /// With it, nothing but what `propagate` returns is set, in whatever format it likes: from
 /// OpenTelemetry, inject the current span's context by your propagator, for instance one of W3C
 /// Trace Context and Baggage.

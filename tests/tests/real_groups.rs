@@ -77,6 +77,26 @@ fn a_setting_of_one_is_not_seen_by_its_neighbours() {
     }
 }
 
+/// Each transaction holds the locks of many partition keys; they are taken in one order.
+#[test]
+fn out_01_records_of_shared_transactions_do_not_deadlock() {
+    const MESSAGES: i64 = 2_000;
+    for form in ["shared", "batch"] {
+        let scene = Scene::new(Kind::Postgres);
+        let tells = |id: i64| message(id).on((id % 2) as i32).doing(&format!("tell {id}"), usize::MAX);
+        scene.send(&(0..MESSAGES).map(tells).collect::<Vec<_>>());
+        let worker = scene.work_beside(&[form], 8);
+        scene.world.settled(PATIENCE);
+        worker.stop().expect("a clean stop");
+        assert_eq!(scene.sorted(form), (0..MESSAGES).collect::<Vec<_>>());
+        let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        assert_eq!(scene.world.database.number(deadlocks), 0, "{form}");
+        let told: usize =
+            scene.log.calls().iter().filter(|call| call.job != "gate_postgres").map(|call| call.ids.len()).sum();
+        assert_eq!(told, MESSAGES as usize, "{form}: nothing was undone");
+    }
+}
+
 /// The claims of neighbours that have not run yet must not outlive the process.
 #[test]
 fn db_02_a_process_that_dies_after_a_foreign_commit_leaves_nothing() {

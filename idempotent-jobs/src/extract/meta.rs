@@ -70,3 +70,13 @@ impl Extract for Meta {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Frozen: another key for the same call is another payment.
+    #[test]
+    fn side_01_the_key_for_the_outside_is_frozen() {
+        let key = crate::testing::meta("orders", r#"["A1","charge"]"#).external_key("charge-card");
+        assert_eq!(key, "add8adaf-89ca-8a7f-b260-76093fe30a3f");
+    }
+}

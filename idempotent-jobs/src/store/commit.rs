@@ -9,10 +9,56 @@ use super::dialect::{Broken, Chain, Dialect, depth};
 use super::handle::{CUT, Notes, Tx};
 use super::slots::Lease;
 use super::transaction::{LEAST, ROLLBACK, undo};
-use super::{CommitError, StoreError, Terms, fault};
+use super::{CommitError, EnqueueError, StoreError, Terms, enqueue, fault};
 
 const CLOSING: &str = "closing the transaction";
 const COMMITTING: &str = "committing";
+const STORING: &str = "storing records in the outbox";
+
+/// Stores the records that were held for the outbox: the last statements before the guard. Gives
+/// the rest of the budget.
+pub(super) async fn flushed<DB: Dialect>(mut tx: Tx<DB>, budget: Duration) -> Result<(Tx<DB>, Duration), CommitError> {
+    if tx.notes.refused || tx.notes.cut || tx.notes.open > 0 {
+        // It will not be committed, and is told why.
+        return Ok((tx, budget));
+    }
+    if let Some(why) = tx.notes.held.lost.take() {
+        return Err(not_all(tx.notes, &why));
+    }
+    let (began, limit, loose) = (Instant::now(), budget.max(LEAST), tx.notes.loose);
+    let (conn, notes) = tx.parts();
+    let error = match timeout(limit, enqueue::flush(conn, notes)).await {
+        Ok(Ok(())) => return Ok((tx, budget.saturating_sub(began.elapsed()))),
+        Ok(Err(EnqueueError::Database(error))) => error,
+        Ok(Err(error @ EnqueueError::Busy { .. })) => {
+            return Err(CommitError::Refused(StoreError::transient(STORING, error)));
+        }
+        Ok(Err(error)) => return Err(CommitError::Refused(StoreError::lasting(STORING, error))),
+        // Whoever leaves a statement running behind would leave it again.
+        Err(_) if loose => return Err(CommitError::Refused(StoreError::lasting(STORING, silence(limit)))),
+        Err(_) => return Err(CommitError::Refused(StoreError::transient(STORING, silence(limit)))),
+    };
+    let Tx { lease, notes, .. } = tx;
+    if loose || is_earlier::<DB>(&notes, &error) {
+        return Err(diagnose(lease, notes, error).await);
+    }
+    Err(CommitError::Refused(StoreError::driver::<DB>(STORING, error)))
+}
+
+/// Whether a statement had failed, or the transaction was there no more, before this one was sent.
+fn is_earlier<DB: Dialect>(notes: &Notes<DB>, error: &Error) -> bool {
+    let Error::Database(error) = error else { return false };
+    let outside = notes.lent && error.code().is_some_and(|code| code == "25006");
+    outside || matches!(DB::broken(&**error), Broken::Aborted | Broken::Gone)
+}
+
+/// Some records were taken and are not stored, and the handler returned `Ok` all the same.
+fn not_all<DB>(notes: Notes<DB>, why: &str) -> CommitError {
+    match notes.first_error {
+        first @ Some(_) => CommitError::Swallowed { first },
+        None => CommitError::Refused(StoreError::lasting(STORING, format!("not all are stored: {why}"))),
+    }
+}
 
 /// Commits. Gives the connection if it can be kept; every early return closes it.
 pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<Option<Lease<DB>>, CommitError> {
@@ -29,7 +75,11 @@ pub(super) async fn commit<DB: Dialect>(tx: Tx<DB>, budget: Duration) -> Result<
     // Once a session, which mostly serves jobs of the same terms.
     let settle = (session.settled.is_none() && !notes.tainted).then_some(terms.timeout);
     let closing = DB::closing(&session.guard, &session.mark, notes.lent, settle);
-    let closed = async { if closing.is_empty() { Ok(()) } else { DB::run(&mut session.conn, closing).await } };
+    // A trip saved where the session knows better. Not when the connection was lent, which could
+    // have blinded it, nor when a rollback or a statement may still be on its way, behind which
+    // COMMIT is to be sent.
+    let known = DB::WATCHES && !notes.lent && !notes.parted && !notes.loose;
+    let closed = async { if known { Ok(()) } else { DB::run(&mut session.conn, closing).await } };
     match timeout_at(deadline, closed).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(diagnose(lease, notes, error).await),

@@ -70,7 +70,7 @@ pub trait Dialect: LetterSql + fmt::Debug {
     /// Our own COMMIT begins (`true`) or is over.
     fn permit(guard: &Self::Guard, commit: bool);
     /// COMMIT. The driver may go on counting the transaction, and the session is then
-    /// [between](between) two.
+    /// between two.
     fn commit(conn: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
     /// A transaction of ours was opened.
     fn begun(guard: &Self::Guard);
@@ -91,7 +91,7 @@ pub trait Dialect: LetterSql + fmt::Debug {
 
     /// The dedup insert: whether a row was written.
     fn insert(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// `opening` and the dedup insert, on a session that is [between](between) transactions:
+    /// `opening` and the dedup insert, on a session that is between transactions:
     /// whether a row was written. An error says whether the insert was reached.
     fn open_and_insert(
         conn: &mut Self::Connection,
@@ -118,13 +118,13 @@ pub trait Dialect: LetterSql + fmt::Debug {
         claims: &[Claim<'_>],
     ) -> impl Future<Output = Result<HashMap<String, Stored>, Error>> + Send;
 
-    /// Takes the locks that keep the order of commit, in the order given, to be held to the end of the transaction.
-    fn lock_stripes(conn: &mut Self::Connection, stripes: &[i32]) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Stores records of equal further headers, due time and ordering: of each whether it is new. One
-    /// alone takes its lock first.
+    /// Stores records of equal further headers, due time and ordering: of each whether it is new. Takes
+    /// these of the locks that keep the order of commit first, in the order given, to be held to
+    /// the end of the transaction.
     fn enqueue(
         conn: &mut Self::Connection,
         records: &[Outgoing],
+        stripes: &[i32],
     ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
     /// The record that waits under the same topic and key.
     fn waiting(

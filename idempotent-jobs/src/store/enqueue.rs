@@ -7,9 +7,10 @@ use sqlx::Error;
 
 use super::Tx;
 use super::dialect::Dialect;
+use super::handle::Notes;
 use super::savepoint::Savepoint;
 use crate::fingerprint::Scheme;
-use crate::outgoing::{IntoOutgoing, Outgoing, Unsendable, all};
+use crate::outgoing::{IntoOutgoing, Outgoing, Unsendable};
 
 /// Records of one statement at most.
 const TOGETHER: usize = 1_000;
@@ -25,7 +26,8 @@ const LOOKS: usize = 5;
 pub enum Enqueued {
     /// It is stored.
     Stored,
-    /// The same record is there and not sent yet: that one will be.
+    /// The same message is there and not sent yet: that one will be, with the headers and at the
+    /// time that it was given first. One that was set aside waits to be redriven.
     AlreadyThere,
 }
 
@@ -38,8 +40,8 @@ pub enum EnqueueError {
     Unsendable(#[from] Unsendable),
     /// Another message of the same topic and key is waiting to be sent, and says something else.
     #[error(
-        "topic {topic}, key hash {key_hash}: another message with this key and other content waits in the outbox: \
-         its key is too narrow, or one of the two is wrong"
+        "topic {topic}, key hash {key_hash}: another message with this key and other content waits in the outbox, \
+         or was set aside there: its key is too narrow, or one of the two is wrong"
     )]
     Conflict {
         /// The topic.
@@ -55,6 +57,9 @@ pub enum EnqueueError {
         /// 8 bytes of the key's digest in hex.
         key_hash: String,
     },
+    /// A savepoint was opened by an SQL statement: what its rollback undoes cannot be known here.
+    #[error("records are not enqueued once a savepoint was opened by SQL: open it by `tx.begin()`")]
+    Savepoint,
     /// The database refused, or is away.
     #[error("the outbox cannot be written{}", hint(.0))]
     Database(#[source] Error),
@@ -100,20 +105,27 @@ impl OutboxConnection for sqlx::SqliteConnection {
 /// # Errors
 /// Of the first that could not be stored.
 pub async fn enqueue<C: OutboxConnection>(conn: &mut C, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
+    records.iter().try_for_each(check)?;
     store::<C::Db>(conn, records).await
 }
 
-async fn store<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
-    if let Some(record) = records.iter().find(|record| record.partition_key.contains('\0')) {
+/// What can be said of a record before the database is asked.
+fn check(record: &Outgoing) -> Result<(), Unsendable> {
+    if record.partition_key.contains('\0') {
         let detail = "its Kafka message key has a NUL in it, which databases do not store in a text".to_owned();
-        return Err(Unsendable { topic: record.topic.to_owned(), detail }.into());
+        return Err(Unsendable { topic: record.topic.to_owned(), detail });
     }
-    if let [_, _, ..] = records {
-        lock::<DB>(conn, records).await?;
-    }
+    Ok(())
+}
+
+async fn store<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
+    let mut all = Some(stripes(records));
     let mut done = Vec::with_capacity(records.len());
     for chunk in chunks(records) {
-        let stored = DB::enqueue(conn, chunk).await.map_err(EnqueueError::Database)?;
+        // All the locks come with the first, in one order for everybody. The others take their own
+        // once more: outside a transaction those of before are gone.
+        let locks = all.take().unwrap_or_else(|| stripes(chunk));
+        let stored = DB::enqueue(conn, chunk, &locks).await.map_err(EnqueueError::Database)?;
         for (record, stored) in chunk.iter().zip(stored) {
             done.push(if stored { Enqueued::Stored } else { again::<DB>(conn, record).await? });
         }
@@ -121,13 +133,13 @@ async fn store<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> 
     Ok(done)
 }
 
-/// The locks of all, in one order for everybody.
-async fn lock<DB: Dialect>(conn: &mut DB::Connection, records: &[Outgoing]) -> Result<(), EnqueueError> {
+/// The locks of all, sorted.
+fn stripes(records: &[Outgoing]) -> Vec<i32> {
     let mut stripes: Vec<i32> =
         records.iter().filter(|record| record.ordered).map(|record| i32::from(record.stripe())).collect();
     stripes.sort_unstable();
     stripes.dedup();
-    DB::lock_stripes(conn, &stripes).await.map_err(EnqueueError::Database)
+    stripes
 }
 
 /// Consecutive records for one statement: those of equal further headers and due times, which are given once for all.
@@ -161,7 +173,8 @@ async fn again<DB: Dialect>(conn: &mut DB::Connection, record: &Outgoing) -> Res
             return Err(EnqueueError::Conflict { topic: record.topic.to_owned(), key_hash: key_hash() });
         }
         // It was sent meanwhile.
-        let stored = DB::enqueue(conn, std::slice::from_ref(record)).await.map_err(EnqueueError::Database)?;
+        let record = std::slice::from_ref(record);
+        let stored = DB::enqueue(conn, record, &stripes(record)).await.map_err(EnqueueError::Database)?;
         if stored == [true] {
             return Ok(Enqueued::Stored);
         }
@@ -205,49 +218,121 @@ impl Waiting {
     }
 }
 
+/// Records of a transaction that are to be stored at its end.
+///
+/// At its end, so that their locks are taken in one order, once, and held for the last two trips
+/// only. Transactions of many jobs would otherwise end in deadlocks all the time.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    records: Vec<Outgoing>,
+    bytes: usize,
+    /// Some are stored already.
+    stored: bool,
+    /// Why some that were taken are neither held nor stored.
+    pub(super) lost: Option<String>,
+}
+
+impl Held {
+    fn push(&mut self, record: Outgoing) {
+        self.bytes += record.size();
+        self.records.push(record);
+    }
+
+    fn is_full(&self) -> bool {
+        self.records.len() >= TOGETHER || self.bytes >= BYTES
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Forgets those of a savepoint that is rolled back.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.bytes -= self.records.drain(len..).map(|record| record.size()).sum::<usize>();
+    }
+
+    /// Whether there are any, stored or not.
+    pub(super) fn told(&self) -> bool {
+        self.stored || !self.records.is_empty()
+    }
+}
+
+/// Stores what is held.
+pub(super) async fn flush<DB: Dialect>(conn: &mut DB::Connection, notes: &mut Notes<DB>) -> Result<(), EnqueueError> {
+    if notes.held.records.is_empty() {
+        return Ok(());
+    }
+    let dropped = Some("the future of `enqueue` was dropped before its end".to_owned());
+    let left = Held { stored: true, lost: dropped, ..Held::default() };
+    let Held { records, .. } = std::mem::replace(&mut notes.held, left);
+    notes.loose = true;
+    let stored = store::<DB>(conn, &records).await;
+    notes.loose = false;
+    notes.held.lost = stored.as_ref().err().map(ToString::to_string);
+    if let Err(EnqueueError::Database(error)) = &stored {
+        notes.see(error);
+    }
+    stored.map(drop)
+}
+
+async fn hold<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notes: &mut Notes<DB>,
+    message: impl IntoOutgoing,
+) -> Result<(), EnqueueError> {
+    let outgoing = message.into_outgoing()?;
+    check(&outgoing)?;
+    notes.whole().map_err(EnqueueError::Database)?;
+    if notes.marked {
+        return Err(EnqueueError::Savepoint);
+    }
+    notes.held.push(outgoing);
+    // Not within a savepoint, which would take those of before with it.
+    if notes.held.is_full() && notes.open == 0 { flush(conn, notes).await } else { Ok(()) }
+}
+
 impl<DB: Dialect> Tx<DB> {
-    /// Stores a record that leaves once this transaction is committed, at least once, each time
-    /// with the same key. See [`outbox`](crate::outbox).
+    /// Gives a record to the outbox: it leaves once this transaction is committed, at least once, each
+    /// time with the same key. See [`outbox`](crate::outbox).
+    ///
+    /// It is held in memory and stored with the others at the end of the transaction; a thousand
+    /// of them are stored at once. So that a [conflict](EnqueueError::Conflict) mostly shows when
+    /// the attempt is committed, and fails it.
     ///
     /// # Errors
     /// [`EnqueueError`]: return it by `?`.
-    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<Enqueued, EnqueueError> {
-        let outgoing = message.into_outgoing()?;
-        Ok(self.store(std::slice::from_ref(&outgoing)).await?[0])
+    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<(), EnqueueError> {
+        let (conn, notes) = self.parts();
+        hold(conn, notes, message).await
     }
 
-    /// Stores many in few statements, and says of each, in their order, whether it is new.
+    /// [`enqueue`](Self::enqueue) of many, in their order.
     ///
     /// # Errors
     /// [`EnqueueError`]: return it by `?`.
     pub async fn enqueue_all<M: IntoOutgoing>(
         &mut self,
         messages: impl IntoIterator<Item = M>,
-    ) -> Result<Vec<Enqueued>, EnqueueError> {
-        let outgoing = all(messages)?;
-        self.store(&outgoing).await
+    ) -> Result<(), EnqueueError> {
+        for message in messages {
+            self.enqueue(message).await?;
+        }
+        Ok(())
     }
 
-    async fn store(&mut self, outgoing: &[Outgoing]) -> Result<Vec<Enqueued>, EnqueueError> {
-        let (conn, notes) = self.parts();
-        notes.whole().map_err(EnqueueError::Database)?;
-        let stored = store::<DB>(conn, outgoing).await;
-        notes.enqueued(&stored);
-        stored
+    /// What is held for the end of the transaction.
+    pub(crate) fn held(&self) -> &[Outgoing] {
+        &self.notes.held.records
     }
 }
 
 impl<DB: Dialect> Savepoint<'_, DB> {
-    /// Stores a record, as [`Tx::enqueue`] does. Rolled back with the savepoint, it is gone.
+    /// Gives a record to the outbox, as [`Tx::enqueue`] does. Rolled back with the savepoint, it is gone.
     ///
     /// # Errors
     /// [`EnqueueError`]: return it by `?`.
-    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<Enqueued, EnqueueError> {
-        let outgoing = message.into_outgoing()?;
+    pub async fn enqueue(&mut self, message: impl IntoOutgoing) -> Result<(), EnqueueError> {
         let (conn, notes) = self.parts();
-        notes.whole().map_err(EnqueueError::Database)?;
-        let stored = store::<DB>(conn, std::slice::from_ref(&outgoing)).await;
-        notes.enqueued(&stored);
-        Ok(stored?[0])
+        hold(conn, notes, message).await
     }
 }

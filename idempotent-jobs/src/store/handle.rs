@@ -8,7 +8,7 @@ use sqlx::{Database, Error, Execute, SqlStr};
 use super::Terms;
 use super::describe::brief;
 use super::dialect::Dialect;
-use super::enqueue::{EnqueueError, Enqueued};
+use super::enqueue::Held;
 use super::savepoint::Savepoint;
 use super::slots::{Lease, Session};
 use super::statement::{self, Verdict};
@@ -46,8 +46,10 @@ pub(super) struct Notes<DB> {
     /// The opening or closing of a savepoint was dropped on its way, or one did not open: the
     /// driver then rolls back on its own account, and what is left is not the transaction lent.
     pub(super) cut: bool,
-    /// Records were put into the outbox.
-    pub(super) told: bool,
+    /// Records for the outbox.
+    pub(super) held: Held,
+    /// A savepoint was opened by SQL: nobody knows which records its rollback would undo.
+    pub(super) marked: bool,
     /// How many savepoints are open.
     pub(super) open: usize,
     /// A savepoint was opened: the driver may still have its rollback to send.
@@ -66,7 +68,8 @@ impl<DB> Default for Notes<DB> {
             lent: false,
             refused: false,
             cut: false,
-            told: false,
+            held: Held::default(),
+            marked: false,
             open: 0,
             parted: false,
             loose: false,
@@ -143,10 +146,12 @@ impl<DB: Dialect> Notes<DB> {
             Verdict::Clean => Ok(()),
             Verdict::Lasts => {
                 self.local = true;
+                self.marked |= statement::opens_savepoint(sql, DB::SYNTAX);
                 Ok(())
             }
             Verdict::Taints => {
                 self.tainted = true;
+                self.marked |= statement::opens_savepoint(sql, DB::SYNTAX);
                 Ok(())
             }
             Verdict::Refused(words) => {
@@ -164,16 +169,6 @@ impl<DB: Dialect> Notes<DB> {
         let sql = query.sql();
         self.check(sql.as_str())?;
         Ok(Admitted { sql, statement, arguments, persistent })
-    }
-
-    /// Records were to be put into the outbox.
-    pub(super) fn enqueued(&mut self, stored: &Result<Vec<Enqueued>, EnqueueError>) {
-        self.loose = false;
-        match stored {
-            Ok(stored) => self.told |= stored.contains(&Enqueued::Stored),
-            Err(EnqueueError::Database(error)) => self.see(error),
-            Err(_) => {}
-        }
     }
 
     /// A statement has ended.

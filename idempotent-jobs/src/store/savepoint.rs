@@ -17,6 +17,8 @@ pub struct Savepoint<'t, DB: Dialect> {
     session: &'t mut Session<DB>,
     notes: &'t mut Notes<DB>,
     open: bool,
+    /// Records for the outbox that were held when it was opened.
+    held: usize,
 }
 
 impl<'t, DB: Dialect> Savepoint<'t, DB> {
@@ -30,7 +32,8 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
             Ok(()) => {
                 notes.cut = false;
                 notes.open += 1;
-                Ok(Self { session, notes, open: true })
+                let held = notes.held.len();
+                Ok(Self { session, notes, open: true, held })
             }
             Err(error) => {
                 notes.see(&error);
@@ -74,6 +77,7 @@ impl<'t, DB: Dialect> Savepoint<'t, DB> {
         self.notes.whole()?;
         self.notes.cut = true;
         let done = DB::TransactionManager::rollback(&mut self.session.conn).await;
+        self.notes.held.truncate(self.held);
         self.close(done)
     }
 
@@ -98,6 +102,7 @@ impl<DB: Dialect> Drop for Savepoint<'_, DB> {
     fn drop(&mut self) {
         if self.open && !self.notes.cut {
             self.notes.open -= 1;
+            self.notes.held.truncate(self.held);
             DB::TransactionManager::start_rollback(&mut self.session.conn);
         }
     }

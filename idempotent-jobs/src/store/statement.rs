@@ -56,6 +56,18 @@ fn judge(statement: &[Token<'_>], syntax: Syntax) -> Verdict {
     }
 }
 
+/// Whether a string of statements opens a savepoint by name.
+pub(super) fn opens_savepoint(sql: &str, syntax: Syntax) -> bool {
+    let mut is_first = true;
+    for token in (Scanner { rest: sql, syntax }) {
+        if is_first && token.is("SAVEPOINT") {
+            return true;
+        }
+        is_first = token == Token::Mark(';');
+    }
+    false
+}
+
 /// What a refused statement is answered with.
 pub(super) fn refusal(words: &str) -> String {
     format!(
@@ -504,6 +516,9 @@ mod tests {
             assert_eq!(inspect(sql, Postgres), Verdict::Lasts, "{sql}");
         }
         assert_eq!(inspect("SAVEPOINT a", Sqlite), Verdict::Lasts);
+        for (sql, opens) in [("SAVEPOINT a", true), ("SELECT 1; savepoint a", true), ("SELECT 'SAVEPOINT a'", false)] {
+            assert_eq!(opens_savepoint(sql, Postgres), opens, "{sql}");
+        }
         assert_eq!(inspect("SET LOCAL a = 1; SET b = 1; SET LOCAL c = 1", Postgres), Verdict::Taints);
     }
 

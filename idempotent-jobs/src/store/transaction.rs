@@ -104,16 +104,15 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn commit(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
-        if let Some(lease) = commit::commit(tx, budget).await? {
-            lease.give_back();
-        }
-        Ok(())
+        let (tx, budget) = commit::flushed(tx, budget).await?;
+        self.close(tx, budget).await
     }
 
     async fn commit_and_begin(&self, tx: Tx<DB>, budget: Duration, next: Terms) -> Result<Option<Tx<DB>>, CommitError> {
+        let (tx, budget) = commit::flushed(tx, budget).await?;
         match commit::chain_of(&tx, &next) {
             Some(chain) => Ok(commit::chain(tx, chain, budget, next).await?.map(|(tx, _)| tx)),
-            None => self.commit(tx, budget).await.map(|()| None),
+            None => self.close(tx, budget).await.map(|()| None),
         }
     }
 
@@ -124,7 +123,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         next: Terms,
         claim: Claim<'_>,
     ) -> Result<Ahead<Tx<DB>>, CommitError> {
-        let Some(chain) = commit::chain_of(&tx, &next) else { return self.commit(tx, budget).await.map(|()| None) };
+        let (tx, budget) = commit::flushed(tx, budget).await?;
+        let Some(chain) = commit::chain_of(&tx, &next) else { return self.close(tx, budget).await.map(|()| None) };
         let inserting = DB::inserting(&tx.lease.session.guard, &claim, &next);
         let chain = inserting.iter().flatten().fold(chain, |chain, statement| chain.and(statement));
         let opened = commit::chain(tx, chain, budget, next).await?;
@@ -204,7 +204,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     fn told(tx: &Tx<DB>) -> bool {
-        tx.notes.told
+        tx.notes.held.told()
     }
 
     fn disturbed(tx: &Tx<DB>) -> Option<&'static str> {
@@ -243,6 +243,13 @@ impl<DB: Dialect> SqlStore<DB> {
     /// Commits what is no job's. Without an answer it counts as not done, and is done again.
     pub(super) async fn end(&self, tx: Tx<DB>, doing: &'static str) -> Result<(), StoreError> {
         self.commit(tx, BESIDE.timeout).await.map_err(|error| StoreError::transient(doing, error))
+    }
+
+    async fn close(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
+        if let Some(lease) = commit::commit(tx, budget).await? {
+            lease.give_back();
+        }
+        Ok(())
     }
 
     async fn begin_on(&self, mut lease: Lease<DB>, terms: Terms) -> Result<Tx<DB>, StoreError> {

@@ -49,12 +49,24 @@ fn con_12_a_handler_longer_than_the_poll_interval_keeps_its_partition() {
 #[test]
 fn side_01_every_attempt_passes_the_same_key_to_the_outside() {
     let world = World::embedded(ORDERS);
-    world.put(&[order(0, 7), order(0, 7)]);
+    world.put(&[order(0, 7), order(0, 7), order(0, 8)]);
     let outside = Outside::default();
     let worker = world.work_as(["calls_out"], |builder| builder.state(outside.clone()));
     world.settled(PATIENCE);
     worker.stop().expect("a clean stop");
-    assert_eq!(world.database.ids("calls_out"), [7]);
+    assert_eq!(world.database.ids("calls_out"), [7, 8]);
     let told = outside.0.lock().expect("the worker is gone").clone();
-    assert_eq!(told, [r#"[7,"charge"]"#; 2], "two attempts, and none for the copy");
+    let [first, again, other, once_more] = &told[..] else {
+        panic!("two attempts of each, none for the copy: {told:?}")
+    };
+    assert_eq!((first, other), (again, once_more));
+    assert_ne!(first, other, "another message, another key");
+
+    // Everything is read again, as after a reset of offsets: nothing calls the outside again.
+    let worker = world
+        .work_as(["calls_out"], |builder| builder.state(outside.clone()).group_id("another").share_job("calls_out"));
+    world.put(&[order(0, 9)]);
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    assert_eq!(outside.0.lock().expect("the worker is gone").len(), 6, "two more for the new message");
 }

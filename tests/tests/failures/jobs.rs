@@ -91,7 +91,7 @@ pub struct Outside(pub Arc<Mutex<Vec<String>>>);
 #[idempotent_job(topic = "orders", key = "order_id, op", ordering = partition, backoff = "1ms..20ms")]
 async fn calls_out(tx: &mut SqliteTx, order: Order, meta: Meta, State(outside): State<Outside>) -> JobResult {
     effect_sqlite(tx, "calls_out", order.order_id, &meta).await?;
-    outside.0.lock().expect("no panic while it is told").push(meta.key);
+    outside.0.lock().expect("no panic while it is told").push(meta.external_key("charge-card"));
     if meta.attempt == 1 { Err("after the call".into()) } else { Ok(()) }
 }
 

@@ -20,6 +20,13 @@ pub struct Work {
     pub note: String,
 }
 
+/// Told by a message.
+#[derive(Debug, Serialize, JobMessage)]
+#[message(topic = "told", key = "id", partition_by = "id")]
+pub struct Told {
+    pub id: String,
+}
+
 /// Holds the only worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Gate {
@@ -119,6 +126,9 @@ macro_rules! misbehaviour {
                         let touch = sqlx::query("UPDATE counters SET touched = touched + 1 WHERE id = $1");
                         let counter: i64 = counter.parse().expect("a number");
                         touch.bind(counter).execute(&mut *tx).await?;
+                    }
+                    if let Some(id) = does.strip_prefix("tell ") {
+                        tx.enqueue(&Told { id: id.to_owned() }).await?;
                     }
                 }
             }

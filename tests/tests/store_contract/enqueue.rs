@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use idempotent_jobs::__private::store::{EnqueueError, Enqueued, Store, Tx};
-use idempotent_jobs::{JobMessage, Outgoing};
+use futures_util::FutureExt;
+use idempotent_jobs::__private::store::{CommitError, EnqueueError, Fault, Store, StoreError, Tx};
+use idempotent_jobs::{JobMessage, Outgoing, testing};
 
 use super::{BUDGET, Bed, assert_stored, effect, fresh, message};
 
@@ -39,7 +40,8 @@ async fn waiting<B: Bed>(bed: &B, and: &str) -> i64 {
 pub async fn enqueued_with_its_transaction_or_not_at_all<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let mut tx = begun::<B>(&store, "rolled back").await;
-    assert_eq!(tx.enqueue(&mail("1", "A", 5)).await.unwrap(), Enqueued::Stored);
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    assert_eq!(testing::enqueued(&tx).iter().map(Outgoing::key).collect::<Vec<_>>(), [r#"["1"]"#]);
     assert!(B::Store::told(&tx));
     store.rollback(tx).await;
     assert_eq!(waiting(bed, "true").await, 0);
@@ -69,15 +71,14 @@ pub async fn enqueued_twice_before_it_is_sent_is_stored_once<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let mut tx = begun::<B>(&store, "first").await;
     tx.enqueue(&mail("1", "A", 5)).await.unwrap();
-    assert_eq!(tx.enqueue(&mail("1", "A", 5)).await.unwrap(), Enqueued::AlreadyThere);
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
     store.commit(tx, BUDGET).await.unwrap();
 
     let mut tx = begun::<B>(&store, "second").await;
     let liam = Liam { cents: 5, order: "A".into(), id: "1".into() };
-    assert_eq!(tx.enqueue(&liam).await.unwrap(), Enqueued::AlreadyThere);
+    tx.enqueue(&liam).await.unwrap();
     let many = [mail("1", "A", 5), mail("2", "A", 5), mail("2", "A", 5)];
-    let done = tx.enqueue_all(&many).await.unwrap();
-    assert_eq!(done, [Enqueued::AlreadyThere, Enqueued::Stored, Enqueued::AlreadyThere]);
+    tx.enqueue_all(&many).await.unwrap();
     store.commit(tx, BUDGET).await.unwrap();
     assert_eq!(waiting(bed, "true").await, 2);
 }
@@ -94,13 +95,15 @@ pub async fn ded_02_another_message_under_a_waiting_key_is_refused<B: Bed>(bed: 
     ];
     for (index, other) in others.into_iter().enumerate() {
         let mut tx = begun::<B>(&store, &index.to_string()).await;
-        let refused = tx.enqueue(other).await.unwrap_err();
-        assert!(matches!(refused, EnqueueError::Conflict { .. }), "{refused}");
+        effect::<B>(&mut tx, 1).await;
+        tx.enqueue(other).await.unwrap();
+        let refused = store.commit(tx, BUDGET).await.unwrap_err();
+        let CommitError::Refused(StoreError { fault: Fault::Lasting, .. }) = &refused else { panic!("{refused:?}") };
         let text = refused.to_string();
         assert!(text.contains("topic mails, key hash ") && !text.contains("secret"), "{text}");
-        store.rollback(tx).await;
     }
     assert_eq!(waiting(bed, "true").await, 1);
+    assert_stored(bed, 1, 0).await;
 }
 
 pub async fn enqueued_with_headers_tombstones_and_due_times<B: Bed>(bed: &B) {
@@ -149,10 +152,82 @@ pub async fn a_savepoint_takes_its_records_with_it<B: Bed>(bed: &B) {
     part.enqueue(&mail("undone", "A", 5)).await.unwrap();
     part.rollback().await.unwrap();
     let mut part = tx.begin().await.unwrap();
+    part.enqueue(&mail("dropped", "A", 5)).await.unwrap();
+    drop(part);
+    let mut part = tx.begin().await.unwrap();
     part.enqueue(&mail("kept", "A", 5)).await.unwrap();
     part.commit().await.unwrap();
     store.commit(tx, BUDGET).await.unwrap();
     assert_eq!(waiting(bed, "key = '[\"kept\"]'").await, 1);
+    assert_eq!(waiting(bed, "true").await, 1);
+}
+
+pub async fn db_01_records_do_not_hide_what_the_handler_swallowed<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    effect::<B>(&mut tx, 1).await;
+    let _ = B::run(&mut tx, "INSERT INTO effects (id) VALUES (1)".into()).await;
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    let committed = store.commit(tx, BUDGET).await;
+    if B::ABORTS {
+        assert!(matches!(committed, Err(CommitError::Swallowed { first: Some(_) })), "{committed:?}");
+        assert_stored(bed, 0, 0).await;
+        assert_eq!(waiting(bed, "true").await, 0);
+    } else {
+        committed.unwrap();
+        assert_eq!(waiting(bed, "true").await, 1);
+    }
+}
+
+pub async fn db_02_records_of_a_transaction_that_was_ended_are_not_stored<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    for round in [&["ROLLBACK"][..], &["ROLLBACK", "BEGIN"], &["COMMIT"]] {
+        let mut tx = begun::<B>(&store, "1").await;
+        let _ = B::run_round(&mut tx, round).await;
+        tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+        let committed = store.commit(tx, BUDGET).await;
+        let told = matches!(committed, Err(CommitError::EndedByHandler | CommitError::Swallowed { .. }));
+        assert!(told, "{round:?}: {committed:?}");
+        assert_stored(bed, 0, 0).await;
+        assert_eq!(waiting(bed, "true").await, 0, "{round:?}");
+    }
+}
+
+/// Whatever was answered with `Ok` is stored with the rest, or nothing is.
+pub async fn db_01_records_that_were_taken_and_lost_fail_the_attempt<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "0").await;
+    tx.enqueue(&mail("taken", "A", 5)).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+
+    // A conflict among many, which shows before the end, and is swallowed.
+    let mut tx = begun::<B>(&store, "1").await;
+    tx.enqueue(&mail("taken", "A", 6)).await.unwrap();
+    let many: Vec<Mail> = (0..1_000).map(|id| mail(&id.to_string(), "A", 5)).collect();
+    assert!(matches!(tx.enqueue_all(&many).await, Err(EnqueueError::Conflict { .. })));
+    let committed = store.commit(tx, BUDGET).await.unwrap_err();
+    assert!(committed.to_string().contains("not all are stored"), "{committed}");
+
+    // The future that stores a thousand is dropped on its way.
+    let mut tx = begun::<B>(&store, "2").await;
+    let (last, most) = many.split_last().unwrap();
+    tx.enqueue_all(most).await.unwrap();
+    assert!(tx.enqueue(last).now_or_never().is_none(), "it waits for the database");
+    let committed = store.commit(tx, BUDGET).await.unwrap_err();
+    assert!(committed.to_string().contains("was dropped before its end"), "{committed}");
+    assert_eq!(waiting(bed, "true").await, 1);
+    assert_stored(bed, 1, 0).await;
+}
+
+pub async fn a_savepoint_opened_by_sql_takes_no_records<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let mut tx = begun::<B>(&store, "1").await;
+    tx.enqueue(&mail("1", "A", 5)).await.unwrap();
+    B::run(&mut tx, "SAVEPOINT a".into()).await.unwrap();
+    assert!(matches!(tx.enqueue(&mail("2", "A", 5)).await, Err(EnqueueError::Savepoint)));
+    B::run(&mut tx, "ROLLBACK TO SAVEPOINT a".into()).await.unwrap();
+    store.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(waiting(bed, "key = '[\"1\"]'").await, 1);
     assert_eq!(waiting(bed, "true").await, 1);
 }
 
@@ -161,8 +236,8 @@ pub async fn many_keys_fit_into_one_transaction<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let mut tx = begun::<B>(&store, "1").await;
     let many: Vec<Mail> = (0..B::MANY).map(|id| mail(&id.to_string(), &id.to_string(), 5)).collect();
-    let done = tx.enqueue_all(&many).await.unwrap();
-    assert!(done.iter().all(|one| *one == Enqueued::Stored));
+    tx.enqueue_all(&many).await.unwrap();
+    assert!(testing::enqueued(&tx).len() < 1_000, "they are not all kept in memory");
     store.commit(tx, BUDGET).await.unwrap();
     assert_eq!(waiting(bed, "true").await, B::MANY);
     assert_eq!(bed.count(format!("SELECT count(DISTINCT shard) FROM {}", B::outbox())).await, 32);

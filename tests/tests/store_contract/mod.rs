@@ -678,6 +678,10 @@ macro_rules! contract {
             what_cannot_be_a_record_is_refused
             a_savepoint_takes_its_records_with_it
             many_keys_fit_into_one_transaction
+            db_01_records_that_were_taken_and_lost_fail_the_attempt
+            a_savepoint_opened_by_sql_takes_no_records
+            db_01_records_do_not_hide_what_the_handler_swallowed
+            db_02_records_of_a_transaction_that_was_ended_are_not_stored
             one_trip_begins_and_claims
             ded_02_a_taken_key_is_judged_by_coordinates_scheme_and_fingerprint
             ded_03_two_jobs_claim_the_same_key

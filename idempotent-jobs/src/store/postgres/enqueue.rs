@@ -8,72 +8,60 @@ use sqlx::{Error, PgConnection};
 use crate::outgoing::{Due, Outgoing};
 use crate::store::enqueue::{Row as Found, Waiting};
 
-/// One half of the numbers of the advisory locks that keep the order of commit; the other is the
-/// stripe.
-const STRIPES: i32 = 1_768_187_246;
-
-/// One trip: the lock of its stripe first, then the row, whose id is drawn behind it, and a call
-/// to relays that are asleep. Calling always would make all commits of the database wait for each
-/// other, since NOTIFY takes a lock of the whole server while it commits.
+/// One trip: the locks first (1768187246 is one half of their numbers, the stripe the other), then
+/// the rows, whose ids are drawn behind them, and a call to relays that are asleep. Calling always would make all
+/// commits of the database wait for each other, since NOTIFY takes a lock of the whole server
+/// while it commits.
 macro_rules! statement {
-    ($turn:literal, $rows:literal) => {
+    ($rows:literal) => {
         concat!(
-            "WITH turn AS MATERIALIZED (SELECT ", $turn, "), stored AS (\
+            "WITH turn AS MATERIALIZED (\
+             SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) FROM pg_catalog.unnest($15::integer[]) AS stripe), stored AS (\
              INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
              shard, size, header_names, header_values, ordered, state, due_at) \
              SELECT r.*, $10, $11, $12, CASE WHEN $13::bigint IS NULL AND $14::bigint IS NULL THEN 'ready' ELSE 'later' END, \
              COALESCE(timestamptz 'epoch' + $13 * interval '1 microsecond', \
              pg_catalog.clock_timestamp() + $14 * interval '1 microsecond') \
-             FROM turn, ", $rows, " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key) \
+             FROM (SELECT pg_catalog.count(*) FROM turn) AS locked, ",
+            $rows,
+            " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key) \
              SELECT topic, key, (SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') \
-             WHERE EXISTS (SELECT FROM idempotent_jobs.relays WHERE asleep)) IS NULL FROM stored"
+             WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
+             WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL FROM stored"
         )
     };
 }
 
 const ONE: &str = statement!(
-    "pg_catalog.pg_advisory_xact_lock(1768187246, $15)",
     "(SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, $8::smallint, $9::integer)"
 );
 
-const ONE_UNORDERED: &str = statement!(
-    "$15::integer",
-    "(SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, $8::smallint, $9::integer)"
-);
-
-/// Their locks are held already.
+// Of several arrays, `unnest` is syntax and bears no schema.
 const MANY: &str = statement!(
-    "$15::integer",
     "unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::smallint[], $9::integer[])"
 );
 
-/// Takes the locks, in the order given.
-pub(super) async fn lock(conn: &mut PgConnection, stripes: &[i32]) -> Result<(), Error> {
-    sqlx::query("SELECT pg_catalog.pg_advisory_xact_lock($1, stripe) FROM unnest($2::integer[]) AS stripe")
-        .bind(STRIPES)
-        .bind(stripes)
-        .execute(conn)
-        .await
-        .map(drop)
-}
-
 /// Stores records of equal headers and due time: of each whether it is new.
-pub(super) async fn enqueue(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
+pub(super) async fn enqueue(
+    conn: &mut PgConnection,
+    records: &[Outgoing],
+    stripes: &[i32],
+) -> Result<Vec<bool>, Error> {
     let stored = match records {
         [] => return Ok(Vec::new()),
-        [record] => one(conn, record).await?,
-        records => many(conn, records).await?,
+        [record] => one(conn, record, stripes).await?,
+        records => many(conn, records, stripes).await?,
     };
     Ok(which(records, stored.into_iter().map(|(topic, key, _)| (topic, key)).collect()))
 }
 
 type Stored = Vec<(String, String, bool)>;
 
-async fn one(conn: &mut PgConnection, record: &Outgoing) -> Result<Stored, Error> {
+async fn one(conn: &mut PgConnection, record: &Outgoing, stripes: &[i32]) -> Result<Stored, Error> {
     let row = Row::of(record);
     let (names, values) = headers(record);
     let (at, after) = due(record.due);
-    sqlx::query_as(if record.ordered { ONE } else { ONE_UNORDERED })
+    sqlx::query_as(ONE)
         .bind(record.topic)
         .bind(row.key)
         .bind(row.long_key)
@@ -88,12 +76,12 @@ async fn one(conn: &mut PgConnection, record: &Outgoing) -> Result<Stored, Error
         .bind(record.ordered)
         .bind(at)
         .bind(after)
-        .bind(row.stripe)
+        .bind(stripes)
         .fetch_all(conn)
         .await
 }
 
-async fn many(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Stored, Error> {
+async fn many(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) -> Result<Stored, Error> {
     let first = &records[0];
     let rows: Vec<Row<'_>> = records.iter().map(Row::of).collect();
     let (names, values) = headers(first);
@@ -113,7 +101,7 @@ async fn many(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Stored, E
         .bind(first.ordered)
         .bind(at)
         .bind(after)
-        .bind(0)
+        .bind(stripes)
         .fetch_all(conn)
         .await
 }
@@ -140,7 +128,6 @@ fn which(records: &[Outgoing], stored: Vec<(String, String)>) -> Vec<bool> {
 struct Row<'r> {
     key: String,
     long_key: Option<&'r str>,
-    stripe: i32,
     shard: i16,
     size: i32,
 }
@@ -149,12 +136,10 @@ impl<'r> Row<'r> {
     fn of(record: &'r Outgoing) -> Self {
         let key = record.key.stored().into_owned();
         let whole = record.key.as_str();
-        let stripe = record.stripe();
         Self {
             long_key: (key != whole).then_some(whole),
             key,
-            stripe: i32::from(stripe),
-            shard: i16::from(stripe % super::super::SHARDS),
+            shard: i16::from(record.stripe() % crate::store::SHARDS),
             size: i32::try_from(record.size()).unwrap_or(i32::MAX),
         }
     }
@@ -179,11 +164,6 @@ fn due(due: Due) -> (Option<i64>, Option<i64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_locks_of_one_statement_and_of_many_are_the_same() {
-        assert!(ONE.contains(&format!("pg_advisory_xact_lock({STRIPES}, ")));
-    }
 
     #[test]
     fn what_is_far_off_is_as_good_as_never() {

@@ -148,12 +148,8 @@ impl Dialect for Postgres {
         claims::look(conn, claims).await
     }
 
-    async fn lock_stripes(conn: &mut PgConnection, stripes: &[i32]) -> Result<(), Error> {
-        enqueue::lock(conn, stripes).await
-    }
-
-    async fn enqueue(conn: &mut PgConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
-        enqueue::enqueue(conn, records).await
+    async fn enqueue(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) -> Result<Vec<bool>, Error> {
+        enqueue::enqueue(conn, records, stripes).await
     }
 
     async fn waiting(conn: &mut PgConnection, record: &Outgoing) -> Result<Option<Waiting>, Error> {

@@ -8,11 +8,6 @@ use crate::key::hex;
 use crate::outgoing::{Due, Outgoing};
 use crate::store::enqueue::{Row as Found, Waiting};
 
-/// Nothing to take: the transaction that writes is alone.
-pub(super) async fn lock(_: &mut SqliteConnection, _: &[i32]) -> Result<(), Error> {
-    Ok(())
-}
-
 /// Stores records: of each whether it is new.
 pub(super) async fn enqueue(conn: &mut SqliteConnection, records: &[Outgoing]) -> Result<Vec<bool>, Error> {
     let mut stored = Vec::with_capacity(records.len());
@@ -43,7 +38,7 @@ async fn one(conn: &mut SqliteConnection, record: &Outgoing) -> Result<bool, Err
     .bind(&record.partition_key)
     .bind(record.payload.as_deref())
     .bind(headers(record))
-    .bind(i64::from(record.stripe() % super::super::SHARDS))
+    .bind(i64::from(record.stripe() % crate::store::SHARDS))
     .bind(record.ordered)
     .bind(i64::try_from(record.size()).unwrap_or(i64::MAX))
     .bind(at)
