@@ -36,11 +36,11 @@ CREATE TABLE idempotent_jobs_dead_letters (
     CHECK ((key IS NULL) = (fingerprint IS NULL) AND (key IS NULL) = (scheme IS NULL) AND (key IS NULL OR job IS NOT NULL))
 ) STRICT;
 
--- One for each content of a key; without a key, one for each message and job.
+-- One for each content of a key; without a key, one for each message and job, which an assignment looks for.
 CREATE UNIQUE INDEX idempotent_jobs_dead_letters_keyed ON idempotent_jobs_dead_letters (job, key, fingerprint)
     WHERE key IS NOT NULL;
 CREATE UNIQUE INDEX idempotent_jobs_dead_letters_unkeyed ON idempotent_jobs_dead_letters
-    ("group", COALESCE(job, ''), topic, "partition", "offset", digest) WHERE key IS NULL;
+    ("group", topic, "partition", "offset", digest, COALESCE(job, '')) WHERE key IS NULL;
 -- What workers ask for every second, and what a person looks at.
 CREATE INDEX idempotent_jobs_dead_letters_requested ON idempotent_jobs_dead_letters (id) WHERE state = 'requested';
 CREATE INDEX idempotent_jobs_dead_letters_open ON idempotent_jobs_dead_letters (id) WHERE state = 'open';

@@ -8,6 +8,7 @@ mod classes;
 mod desk;
 mod discard;
 mod execute;
+mod graves;
 mod intake;
 mod lanes;
 mod look;
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 use self::classes::Classes;
+use self::graves::Graves;
 use self::lanes::{Back, Bounds, End, Lanes, Task};
 use self::pace::Pace;
 use self::probe::Probe;
@@ -84,6 +86,7 @@ pub(crate) struct Engine<S: Store> {
     /// Of each job.
     paces: Vec<Pace>,
     lanes: Mutex<Lanes<Progress>>,
+    graves: Graves,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
@@ -113,6 +116,7 @@ impl<S: Store> Engine<S> {
             states,
             probe,
             lanes: Mutex::new(lanes),
+            graves: Graves::default(),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,
@@ -142,6 +146,14 @@ impl<S: Store> Engine<S> {
         tracing::error!("{error}");
         self.failure.lock().expect("no panic while the failure is set").get_or_insert(error);
         self.stop();
+    }
+
+    /// Waits, unless the engine is told to stop.
+    async fn rest(&self, time: Duration) {
+        tokio::select! {
+            () = self.stopped() => {}
+            () = tokio::time::sleep(time) => {}
+        }
     }
 
     /// Why the engine stopped by itself, if it did.

@@ -24,6 +24,9 @@ impl<S: Store> Engine<S> {
         let jobs = &self.classes.class(group.class).jobs;
         let mut tasks = group.tasks;
         tasks.iter_mut().for_each(|task| task.progress.open(jobs));
+        if !self.pass_over(&mut tasks, jobs, desk).await {
+            return self.conclude(tasks, false);
+        }
         for (turn, job) in jobs.iter().enumerate() {
             self.run_job(*job, &jobs[turn + 1..], &mut tasks, desk).await;
         }

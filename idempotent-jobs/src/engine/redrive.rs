@@ -138,11 +138,4 @@ impl<S: Store> Engine<S> {
             self.rest(REST).await;
         }
     }
-
-    async fn rest(&self, time: Duration) {
-        tokio::select! {
-            () = self.stopped() => {}
-            () = tokio::time::sleep(time) => {}
-        }
-    }
 }

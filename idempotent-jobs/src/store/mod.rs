@@ -48,7 +48,7 @@ pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 pub use self::letters::{
-    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, Requested, open_letters,
+    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, Requested, Unkeyed, open_letters,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
@@ -294,6 +294,13 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// own. Takes a connection as `begin` does. After an error that hides whether it was stored,
     /// the same call finds out.
     fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
+    /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
+    /// else when they come again.
+    fn unkeyed(
+        &self,
+        group: &str,
+        from: &Coordinates,
+    ) -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
     /// Dead letters that these jobs are asked to run again, or, of these topics, that no job took.
     fn requested(
         &self,

@@ -14,10 +14,11 @@ use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
     Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Requested, Rolled, Store,
-    StoreError, Terms, claims, commit, fault, letters, register,
+    StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
 };
 use crate::context::Isolation;
 use crate::error::Rejection;
+use crate::message::Coordinates;
 
 /// How long a rollback may take before the connection is closed instead.
 pub(super) const ROLLBACK: Duration = Duration::from_secs(2);
@@ -165,6 +166,16 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         }
     }
 
+    async fn unkeyed(&self, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let mut found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
+        if lease.kept && found.as_ref().is_err_and(died::<DB>) {
+            lease = self.slots.renew(lease).await?;
+            found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
+        }
+        found.inspect(|_| lease.give_back())
+    }
+
     async fn requested(&self, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, StoreError> {
         let slots = self.aside.as_ref().unwrap_or(&self.slots);
         let mut lease = slots.acquire().await?;
@@ -173,10 +184,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             lease = slots.renew(lease).await?;
             found = letters::requested::<DB>(&mut lease.session.conn, jobs, topics).await;
         }
-        if found.is_ok() {
-            lease.give_back();
-        }
-        found
+        found.inspect(|_| lease.give_back())
     }
 
     async fn begin_aside(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {

@@ -19,11 +19,11 @@ use sqlx::{Database, Error};
 use super::outcome::Stored;
 use super::{Claim, Claimed};
 use crate::error::Reason;
-use crate::message::Message;
+use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
 pub use self::operate::{Foreseen, LetterStore, open_letters};
-pub(super) use self::redrive::{REOPENING, redriven, reopen, requested, supersede, take};
+pub(super) use self::redrive::{REOPENING, redriven, reopen, requested, supersede, take, unkeyed};
 
 /// A message that is given up, as it is to be written.
 #[derive(Clone, Copy)]
@@ -169,12 +169,36 @@ pub struct Requested {
     pub topic: String,
 }
 
+/// A dead letter without a claim, which nothing but its coordinates tells again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unkeyed {
+    /// Where it lies in its partition.
+    pub offset: i64,
+    /// Its job; `None`: no job took it.
+    pub job: Option<String>,
+    /// [Of the message](Unkeyed::is).
+    pub(super) digest: Vec<u8>,
+}
+
+impl Unkeyed {
+    /// Whether it is this message of its partition.
+    pub fn is(&self, message: &Message) -> bool {
+        self.offset == message.coordinates.offset && self.digest == digest(message)
+    }
+}
+
 /// The SQL of dead letters, in the mirrored files `letters.rs` of the databases.
 pub trait LetterSql: Database {
     /// The dedup insert with `state = 'dead'`: whether the key was free.
     fn insert_dead(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
     /// Writes a dead letter, or opens it again when it was redriven: whether it did either.
     fn write(conn: &mut Self::Connection, death: &Death<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// Those of a partition that have no claim, from an offset on.
+    fn unkeyed(
+        conn: &mut Self::Connection,
+        group: &str,
+        from: &Coordinates,
+    ) -> impl Future<Output = Result<Vec<Unkeyed>, Error>> + Send;
     /// Those that are to be run again by these jobs, or were taken by none of these topics.
     fn requested(
         conn: &mut Self::Connection,
@@ -264,7 +288,7 @@ pub(super) fn state(word: &str) -> Result<LetterState, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Coordinates, Headers};
+    use crate::message::Headers;
 
     #[test]
     fn an_error_is_cleaned_and_ends() {

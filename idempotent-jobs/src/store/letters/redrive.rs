@@ -2,8 +2,9 @@
 
 use sqlx::{Database, Error};
 
-use super::{DeadLetter, LetterState, Requested};
+use super::{DeadLetter, LetterState, Requested, Unkeyed};
 use crate::error::Rejection;
+use crate::message::Coordinates;
 use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
 use crate::store::slots::{ANSWER, within};
@@ -23,6 +24,18 @@ pub(in crate::store) async fn requested<DB: Dialect>(
     let found = async {
         DB::requested(conn, jobs, topics).await.map_err(|error: Error| StoreError::driver::<DB>(DOING, error))
     };
+    within(ANSWER, DOING, found).await
+}
+
+/// Which have no claim, outside any transaction.
+pub(in crate::store) async fn unkeyed<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    group: &str,
+    from: &Coordinates,
+) -> Result<Vec<Unkeyed>, StoreError> {
+    const DOING: &str = "looking for dead letters of a partition";
+    let found =
+        async { DB::unkeyed(conn, group, from).await.map_err(|error: Error| StoreError::driver::<DB>(DOING, error)) };
     within(ANSWER, DOING, found).await
 }
 

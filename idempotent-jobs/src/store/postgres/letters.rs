@@ -8,7 +8,7 @@ use crate::error::Reason;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Change, DeadLetter, Death, LetterSql, LetterState, Filter, Requested, cleaned, digest, instant, state,
+    Change, DeadLetter, Death, LetterSql, Filter, LetterState, Requested, Unkeyed, cleaned, digest, instant, state,
 };
 use crate::store::outcome::Stored;
 
@@ -60,7 +60,7 @@ impl LetterSql for Postgres {
         let sql = match death.claim {
             Some(_) => write!("(job, key, fingerprint) WHERE key IS NOT NULL"),
             None => {
-                write!("(\"group\", (COALESCE(job, '')), topic, partition, \"offset\", digest) WHERE key IS NULL")
+                write!("(\"group\", topic, partition, \"offset\", digest, (COALESCE(job, ''))) WHERE key IS NULL")
             }
         };
         let Death { message, claim, .. } = death;
@@ -90,6 +90,20 @@ impl LetterSql for Postgres {
             .fetch_one(conn)
             .await?;
         Ok(written == 1)
+    }
+
+    async fn unkeyed(conn: &mut PgConnection, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, Error> {
+        let rows: Vec<(i64, Option<String>, Vec<u8>)> = sqlx::query_as(
+            "SELECT \"offset\", job, digest FROM idempotent_jobs.dead_letters WHERE key IS NULL AND state <> 'redriven' \
+             AND \"group\" = $1 AND topic = $2 AND partition = $3 AND \"offset\" >= $4",
+        )
+        .bind(group)
+        .bind(&*from.topic)
+        .bind(from.partition)
+        .bind(from.offset)
+        .fetch_all(conn)
+        .await?;
+        Ok(rows.into_iter().map(|(offset, job, digest)| Unkeyed { offset, job, digest }).collect())
     }
 
     async fn requested(conn: &mut PgConnection, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, Error> {

@@ -9,7 +9,7 @@ use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Change, DeadLetter, Death, LetterSql, LetterState, Filter, Requested, cleaned, digest, instant, state,
+    Change, DeadLetter, Death, LetterSql, Filter, LetterState, Requested, Unkeyed, cleaned, digest, instant, state,
 };
 use crate::store::outcome::Stored;
 
@@ -38,7 +38,7 @@ impl LetterSql for Sqlite {
     async fn write(conn: &mut SqliteConnection, death: &Death<'_>) -> Result<bool, Error> {
         let target = match death.claim {
             Some(_) => "(job, key, fingerprint) WHERE key IS NOT NULL",
-            None => "(\"group\", COALESCE(job, ''), topic, \"partition\", \"offset\", digest) WHERE key IS NULL",
+            None => "(\"group\", topic, \"partition\", \"offset\", digest, COALESCE(job, '')) WHERE key IS NULL",
         };
         let sql = format!(
             "INSERT INTO main.idempotent_jobs_dead_letters AS d \
@@ -78,6 +78,20 @@ impl LetterSql for Sqlite {
             note(conn, id, LetterState::Open, None, Some(&format!("{}: {error}", death.reason))).await?;
         }
         Ok(written.is_some())
+    }
+
+    async fn unkeyed(conn: &mut SqliteConnection, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, Error> {
+        let rows: Vec<(i64, Option<String>, Vec<u8>)> = sqlx::query_as(
+            "SELECT \"offset\", job, digest FROM main.idempotent_jobs_dead_letters WHERE key IS NULL AND state <> 'redriven' \
+             AND \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" >= $4",
+        )
+        .bind(group)
+        .bind(&*from.topic)
+        .bind(from.partition)
+        .bind(from.offset)
+        .fetch_all(conn)
+        .await?;
+        Ok(rows.into_iter().map(|(offset, job, digest)| Unkeyed { offset, job, digest }).collect())
     }
 
     async fn requested(conn: &mut SqliteConnection, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, Error> {
