@@ -117,8 +117,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many jobs run side by side, each on a database connection of its own; 10 by default.
-    /// SQLite has one writer and runs one.
+    /// How many jobs run side by side, each on a database connection of its own; 10 by default. One
+    /// connection more is for dead letters that are run again. SQLite has one writer and runs one.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = jobs;
         self

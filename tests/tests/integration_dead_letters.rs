@@ -20,3 +20,8 @@ fn dlt_02_killed_between_dead_letter_and_offset_a_message_is_not_run_behind_its_
 fn ded_05_a_redrive_that_is_killed_runs_once_in_the_end() {
     dying::kills::a_redrive_that_is_killed_runs_once_in_the_end(Kind::Sqlite);
 }
+
+#[test]
+fn ded_05_redrives_are_shared_by_workers_and_each_runs_once() {
+    dying::poison::redrives_are_shared_by_workers_and_each_runs_once(Kind::Sqlite);
+}

@@ -57,9 +57,9 @@ impl<S: Store> Engine<S> {
             group: &self.group,
             job: spec.map(|spec| spec.name),
             message: &task.message,
-            claim: spec.zip(identity).map(|(spec, (key, fingerprint))| {
-                self.claim_of(spec, key, *fingerprint, &task.message)
-            }),
+            claim: spec
+                .zip(identity)
+                .map(|(spec, (key, fingerprint))| self.claim_of(spec, key, *fingerprint, &task.message)),
             reason: death.rejection.reason,
             error: &death.rejection.detail,
             attempts: death.attempts,
@@ -77,7 +77,8 @@ impl<S: Store> Engine<S> {
         let at = &task.message.coordinates;
         if *buried == Buried::Written {
             let (topic, reason) = (at.topic.to_string(), death.rejection.reason.as_str());
-            metrics::counter!(telemetry::DEAD_LETTERS, "job" => name, "topic" => topic, "reason" => reason).increment(1);
+            metrics::counter!(telemetry::DEAD_LETTERS, "job" => name, "topic" => topic, "reason" => reason)
+                .increment(1);
             tracing::warn!(job = name, %at, reason, "is a dead letter now, and the worker goes on");
         }
         self.probe.reached(Point::Buried, at);

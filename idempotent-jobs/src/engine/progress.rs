@@ -39,7 +39,9 @@ impl Progress {
 
     /// Takes stock before the first attempt.
     pub fn open(&mut self, jobs: &[usize]) {
-        let all = || jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None, death: None }).collect();
+        let all = || {
+            jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None, death: None }).collect()
+        };
         self.open.get_or_insert_with(all);
     }
 
@@ -103,7 +105,9 @@ impl Progress {
             Some(open) => open.as_slice(),
             None => &[],
         };
-        let fell = |open: &Open| open.death.is_some() || open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER;
+        let fell = |open: &Open| {
+            open.death.is_some() || open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER
+        };
         let at_once = open.iter().any(|open| open.due.is_none());
         let due = if at_once { None } else { open.iter().filter_map(|open| open.due).min() };
         End::Back(Back { due, alone: self.alone || open.iter().any(fell), looked })

@@ -19,7 +19,7 @@ use super::report::redrive_span;
 use super::{Engine, Routed};
 use crate::error::{Reason, Rejection};
 use crate::message::Message;
-use crate::store::{Fault, Requested, Store};
+use crate::store::{Fault, REQUESTS, Requested, Store};
 use crate::telemetry;
 
 /// How often requests are looked for.
@@ -66,21 +66,27 @@ impl<S: Store> Engine<S> {
     async fn redrive_all(&self, resting: &mut HashMap<i64, Instant>) {
         let jobs: Vec<&str> = self.jobs.iter().map(|job| job.spec().name).collect();
         let topics: Vec<&str> = self.jobs.iter().map(|job| job.spec().topic).collect();
-        let requested = match self.store.requested(&jobs, &topics).await {
-            Ok(requested) => requested,
-            Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
-        };
         let now = Instant::now();
         resting.retain(|_, until| *until > now);
-        for letter in requested {
-            if *self.stopping.borrow() {
-                return;
+        let mut after = 0;
+        loop {
+            let requested = match self.store.requested(after, &jobs, &topics).await {
+                Ok(requested) => requested,
+                Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
+            };
+            for letter in &requested {
+                if *self.stopping.borrow() {
+                    return;
+                }
+                if !resting.contains_key(&letter.id)
+                    && let Some(wait) = self.redrive_one(letter).await
+                {
+                    resting.insert(letter.id, Instant::now() + wait);
+                }
             }
-            if resting.contains_key(&letter.id) {
-                continue;
-            }
-            if let Some(wait) = self.redrive_one(&letter).await {
-                resting.insert(letter.id, Instant::now() + wait);
+            match requested.last() {
+                Some(last) if requested.len() == REQUESTS => after = last.id,
+                _ => return,
             }
         }
     }

@@ -44,11 +44,9 @@ const LONGEST_STUMBLE: Duration = Duration::from_secs(5);
 /// Decides what follows from `outcome`; `random` in 0..1 spreads the waits.
 pub(super) fn judge(outcome: &Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     match outcome {
-        Outcome::Done
-        | Outcome::Duplicate
-        | Outcome::Unverified
-        | Outcome::DeadBefore
-        | Outcome::Discarded(_) => Verdict::Settled,
+        Outcome::Done | Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore | Outcome::Discarded(_) => {
+            Verdict::Settled
+        }
         Outcome::Snoozed(wait) => Verdict::Again(Standing { stumbles: 0, ..standing }, *wait),
         Outcome::Dead(rejection) => {
             let entered = matches!(rejection.reason, Reason::Terminal | Reason::TransactionEndedByHandler);

@@ -48,7 +48,8 @@ pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 pub use self::letters::{
-    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, Requested, Unkeyed, open_letters,
+    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
+    Requested, Unkeyed, open_letters,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
@@ -296,14 +297,13 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
     /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
     /// else when they come again.
-    fn unkeyed(
-        &self,
-        group: &str,
-        from: &Coordinates,
-    ) -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
-    /// Dead letters that these jobs are asked to run again, or, of these topics, that no job took.
+    fn unkeyed(&self, group: &str, from: &Coordinates)
+    -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
+    /// Dead letters that these jobs are asked to run again, or, of these topics, that no job took: up to
+    /// [`REQUESTS`] behind a number, in the order of theirs.
     fn requested(
         &self,
+        after: i64,
         jobs: &[&str],
         topics: &[&str],
     ) -> impl Future<Output = Result<Vec<Requested>, StoreError>> + Send;
@@ -316,8 +316,11 @@ pub trait Store: Sized + Send + Sync + 'static {
         id: i64,
     ) -> impl Future<Output = Result<Option<DeadLetter>, StoreError>> + Send;
     /// The dedup insert of a dead letter that is run again, which takes over the claim that died with it.
-    fn supersede(&self, tx: &mut Self::Tx, claim: Claim<'_>)
-    -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    fn supersede(
+        &self,
+        tx: &mut Self::Tx,
+        claim: Claim<'_>,
+    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
     /// Marks a letter that was taken as redriven, once this transaction is committed.
     fn redriven(
         &self,

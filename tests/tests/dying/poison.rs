@@ -104,7 +104,11 @@ pub fn each_bad_one_is_one_dead_letter(kind: Kind, form: &str) {
     world.ask();
     let states = world.answered();
     worker.stop().expect("a clean stop");
-    assert_eq!(states.iter().filter(|state| **state == LetterState::Redriven).count(), 6, "those whose handlers failed");
+    assert_eq!(
+        states.iter().filter(|state| **state == LetterState::Redriven).count(),
+        6,
+        "those whose handlers failed"
+    );
     let done: Vec<i64> = (0..GOOD).chain(5_006..=5_011).collect();
     assert_eq!(sorted(&world, &job), done, "each once");
 }
@@ -135,4 +139,24 @@ pub fn the_database_is_away_while_a_message_dies() {
     worker.stop().expect("a clean stop");
     assert_eq!(world.letter().reason, "terminal");
     assert_eq!(sorted(&world, "single_postgres"), [0, 8]);
+}
+
+/// DED-05: each is run by one of them, however often it is asked for.
+pub fn redrives_are_shared_by_workers_and_each_runs_once(kind: Kind) {
+    const DEAD: i64 = 250;
+    let world = World::of(kind, DYING);
+    world.put(&(0..DEAD).map(|id| does(id, "terminal")).collect::<Vec<_>>());
+    let mended = Mended::default();
+    let workers = [work_on(&world, "single", &mended), work_on(&world, "single", &mended)];
+    world.settled(PATIENCE);
+    assert_eq!(world.letters().len(), 250);
+    mended.0.store(true, Ordering::SeqCst);
+    let ids: Vec<i64> = world.letters().iter().map(|letter| letter.id).collect();
+    for _ in 0..3 {
+        world.ask_for(&ids);
+    }
+    let states = world.answered();
+    assert!(states.iter().all(|state| *state == LetterState::Redriven), "{states:?}");
+    workers.into_iter().for_each(|worker| worker.stop().expect("a clean stop"));
+    assert_eq!(sorted(&world, &format!("single_{kind}")), (0..DEAD).collect::<Vec<_>>());
 }

@@ -37,7 +37,10 @@ fn ded_05_a_redrive_runs_the_handler_once_and_a_second_one_is_a_duplicate() {
     assert_eq!(world.answered(), [LetterState::Redriven]);
     assert_eq!(world.database.ids("moody"), [2, 1]);
 
-    assert_eq!(world.ask_for(&[letter.id, 99]), [(letter.id, Answer::Stands(LetterState::Redriven)), (99, Answer::Unknown)]);
+    assert_eq!(
+        world.ask_for(&[letter.id, 99]),
+        [(letter.id, Answer::Stands(LetterState::Redriven)), (99, Answer::Unknown)]
+    );
     world.put(&[doing(0, 1, "fail")]);
     world.settled(PATIENCE);
     worker.stop().expect("a clean stop");
@@ -63,7 +66,10 @@ fn a_skipped_letter_stays_skipped_and_what_was_exported_is_whole() {
     let [line] = &world.exported()[..] else { panic!("one line") };
     let payload = doing(0, 1, "fail").payload.expect("it has one");
     let hex: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!((&line["payload_hex"], &line["state"], &line["changed_by"]), (&json!(hex), &json!("skipped"), &json!(WHO)));
+    assert_eq!(
+        (&line["payload_hex"], &line["state"], &line["changed_by"]),
+        (&json!(hex), &json!("skipped"), &json!(WHO))
+    );
 }
 
 /// DLT-01: the table refuses, as a database does that is full or away.
@@ -75,7 +81,8 @@ fn dlt_01_a_dead_letter_that_cannot_be_written_keeps_its_offset_and_the_others_g
     world.put(&[order(0, 0), order(1, 0)]);
     world.settled(PATIENCE);
     first.stop().expect("a clean stop");
-    let refusing = "CREATE TRIGGER away BEFORE INSERT ON idempotent_jobs_dead_letters BEGIN SELECT RAISE(ABORT, 'away'); END";
+    let refusing =
+        "CREATE TRIGGER away BEFORE INSERT ON idempotent_jobs_dead_letters BEGIN SELECT RAISE(ABORT, 'away'); END";
     world.database.run(refusing);
 
     world.put(&[doing(0, 1, "fail"), order(0, 2), order(1, 3)]);

@@ -72,7 +72,9 @@ fn duplicates_settle_and_terminal_errors_give_up() {
 fn a_snooze_costs_no_attempt_and_a_discard_settles() {
     let standing = Standing { failures: 2, stumbles: 1 };
     let wait = Duration::from_secs(7);
-    let Verdict::Again(next, for_) = judge(&Outcome::Snoozed(wait), &spec(2), standing, 0.5) else { panic!("not later") };
+    let Verdict::Again(next, for_) = judge(&Outcome::Snoozed(wait), &spec(2), standing, 0.5) else {
+        panic!("not later")
+    };
     assert_eq!((next.failures, for_), (2, wait));
     let discarded = Outcome::Discarded("the account is closed".to_owned());
     assert!(matches!(judge(&discarded, &spec(0), standing, 0.5), Verdict::Settled));

@@ -4,9 +4,9 @@ use sqlx::{Database, Error};
 
 use super::{Buried, Death};
 use crate::error::Reason;
+use crate::store::StoreError;
 use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
-use crate::store::StoreError;
 
 pub(in crate::store) const BURYING: &str = "writing a dead letter";
 
@@ -31,4 +31,3 @@ pub(in crate::store) async fn bury<DB: Dialect>(
     let written = DB::write(conn, death).await.map_err(failed)?;
     Ok(if written { Buried::Written } else { Buried::Already })
 }
-

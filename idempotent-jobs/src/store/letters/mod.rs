@@ -199,9 +199,11 @@ pub trait LetterSql: Database {
         group: &str,
         from: &Coordinates,
     ) -> impl Future<Output = Result<Vec<Unkeyed>, Error>> + Send;
-    /// Those that are to be run again by these jobs, or were taken by none of these topics.
+    /// Up to [`PAGE`] of those that are to be run again by these jobs, or that none of these topics took,
+    /// behind a number.
     fn requested(
         conn: &mut Self::Connection,
+        after: i64,
         jobs: &[&str],
         topics: &[&str],
     ) -> impl Future<Output = Result<Vec<Requested>, Error>> + Send;
@@ -244,6 +246,9 @@ pub trait LetterSql: Database {
     /// The changes of one, in their order.
     fn history(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<Vec<Change>, Error>> + Send;
 }
+
+/// How many requests are looked at together.
+pub const PAGE: usize = 100;
 
 /// The most bytes of an error that are kept.
 const LONGEST: usize = 8_192;

@@ -8,7 +8,8 @@ use crate::error::Reason;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Change, DeadLetter, Death, LetterSql, Filter, LetterState, Requested, Unkeyed, cleaned, digest, instant, state,
+    Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Unkeyed, cleaned, digest, instant,
+    state,
 };
 use crate::store::outcome::Stored;
 
@@ -106,13 +107,20 @@ impl LetterSql for Postgres {
         Ok(rows.into_iter().map(|(offset, job, digest)| Unkeyed { offset, job, digest }).collect())
     }
 
-    async fn requested(conn: &mut PgConnection, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, Error> {
+    async fn requested(
+        conn: &mut PgConnection,
+        after: i64,
+        jobs: &[&str],
+        topics: &[&str],
+    ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
             "SELECT id, job, topic FROM idempotent_jobs.dead_letters WHERE state = 'requested' \
-             AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2)) ORDER BY id LIMIT 100",
+             AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2)) AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(jobs)
         .bind(topics)
+        .bind(after)
+        .bind(PAGE as i64)
         .fetch_all(conn)
         .await?;
         Ok(rows.into_iter().map(|(id, job, topic)| Requested { id, job, topic }).collect())

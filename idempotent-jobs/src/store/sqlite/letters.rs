@@ -9,7 +9,8 @@ use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Change, DeadLetter, Death, LetterSql, Filter, LetterState, Requested, Unkeyed, cleaned, digest, instant, state,
+    Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Unkeyed, cleaned, digest, instant,
+    state,
 };
 use crate::store::outcome::Stored;
 
@@ -94,14 +95,21 @@ impl LetterSql for Sqlite {
         Ok(rows.into_iter().map(|(offset, job, digest)| Unkeyed { offset, job, digest }).collect())
     }
 
-    async fn requested(conn: &mut SqliteConnection, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, Error> {
+    async fn requested(
+        conn: &mut SqliteConnection,
+        after: i64,
+        jobs: &[&str],
+        topics: &[&str],
+    ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
             "SELECT id, job, topic FROM main.idempotent_jobs_dead_letters WHERE state = 'requested' \
              AND (job IN (SELECT value FROM json_each($1)) OR job IS NULL AND topic IN (SELECT value FROM json_each($2))) \
-             ORDER BY id LIMIT 100",
+             AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(json(&jobs))
         .bind(json(&topics))
+        .bind(after)
+        .bind(PAGE as i64)
         .fetch_all(conn)
         .await?;
         Ok(rows.into_iter().map(|(id, job, topic)| Requested { id, job, topic }).collect())
@@ -109,9 +117,8 @@ impl LetterSql for Sqlite {
 
     // The transaction holds the write lock: nobody else has it.
     async fn take(conn: &mut SqliteConnection, id: i64) -> Result<Option<DeadLetter>, Error> {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'"
-        );
+        let sql =
+            format!("SELECT {COLUMNS} FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'");
         sqlx::query(AssertSqlSafe(sql)).bind(id).fetch_optional(conn).await?.map(letter).transpose()
     }
 
