@@ -115,6 +115,9 @@ impl<S: Store> Engine<S> {
     }
 
     fn tell_redrive(&self, job: &'static str, outcome: Outcome) -> Next {
+        if let Outcome::Discarded(why) = &outcome {
+            tracing::info!(why, "discarded by its handler: done without effect");
+        }
         let (word, next) = follows(outcome);
         tracing::Span::current().record("outcome", word);
         metrics::counter!(telemetry::REDRIVES, "job" => job, "outcome" => word).increment(1);
