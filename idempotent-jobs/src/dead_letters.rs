@@ -77,9 +77,10 @@ impl DeadLetters {
     /// Those of this database, `postgres://…` or `sqlite://…`, whose tables are brought up to date.
     ///
     /// # Errors
-    /// [`Error::Database`] says why it cannot be used.
+    /// [`Error::Start`] says why it cannot be used.
     pub async fn connect(database_url: &str) -> Result<Self, Error> {
-        Ok(Self { store: store::open_letters(database_url).await.map_err(failed)? })
+        let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
+        Ok(Self { store: store::open_letters(database_url).await.map_err(refused)? })
     }
 
     /// Those that fit, the oldest first; 100 unless the filter has another [limit](Filter::limit).

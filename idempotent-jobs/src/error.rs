@@ -275,15 +275,15 @@ pub enum Error {
         /// The budget.
         budget: Duration,
     },
-    /// The database refused, or is away.
-    #[error("the database cannot be used: {0}")]
-    Database(String),
     /// What was to be written could not be.
     #[error("cannot write: {0}")]
     Output(String),
     /// The Kafka client cannot go on.
     #[error("kafka: {0}")]
     Kafka(String),
+    /// The database refused what an operator asked for, or is away.
+    #[error("database: {0}")]
+    Database(String),
     /// A defect of this library; what was running is read again at the next start.
     #[error("a defect of idempotent-jobs, please report it: {0}")]
     Internal(String),

@@ -39,8 +39,8 @@
 //! # Where to look
 //! [`idempotent_job`] for the options of a job, [`KeyPart`] for what a key is made of, [`Extract`]
 //! for what a job may ask for, [`Producer`] and [`JobMessage`] for the sending side, [`Worker`] for
-//! more than [`run`] offers, [`dead_letters`] for messages that cannot be processed, [`telemetry`] for spans
-//! and metrics.
+//! more than [`run`] offers, [`once()`] for callers without Kafka, [`dead_letters`] for messages that cannot be
+//! processed, [`telemetry`] for spans and metrics.
 
 // A build without a database produces only: nothing there consumes.
 #![cfg_attr(
@@ -64,9 +64,11 @@ mod json;
 mod kafka;
 mod key;
 mod message;
+mod once;
 pub mod outbox;
 mod outgoing;
 mod registry;
+mod relay;
 mod retry;
 mod serve;
 mod start;
@@ -87,10 +89,12 @@ pub use crate::key::{KeyPart, KeyValue};
 pub use crate::message::{
     Coordinates, EVENT_HEADER, Headers, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_PARTS_HEADER, Message,
 };
+pub use crate::once::{Once, OnceError, OnceKey, once};
 pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
+pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
-pub use crate::store::{Savepoint, Tx};
+pub use crate::store::{Savepoint, Transacted, Tx};
 #[cfg(feature = "sqlite")]
 pub use crate::store::{SqliteTx, sqlite_migrations_sql};
 pub use crate::worker::{Worker, WorkerBuilder, run};

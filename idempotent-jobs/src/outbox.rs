@@ -71,10 +71,14 @@
 //! Rows are then deleted by whoever runs it, `DELETE FROM idempotent_jobs.outbox WHERE enqueued_at < now() - interval '1 day'`
 //! in batches. It knows nothing of `deliver_at`, of keys beyond 512 bytes (`long_key`) and of further headers.
 
+mod operate;
+pub(crate) mod relay;
+
 use crate::error::Error;
 use crate::outgoing::{IntoOutgoing, all};
 use crate::store::{self, Store, StoreError, unknown_database};
 
+pub use self::operate::{Outbox, SetAside};
 pub use crate::store::{EnqueueError, Enqueued, OutboxConnection};
 
 /// Stores a record in the caller's transaction: `&mut *tx` of an sqlx transaction, on PostgreSQL or

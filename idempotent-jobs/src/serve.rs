@@ -5,16 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::{Engine, Parts, Routed, redrive, work};
 use crate::error::Error;
-use crate::kafka::{self, Consumer, ConsumerHandle, Properties, Settings};
+use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
+use crate::outbox::relay::{Terms, relay};
 use crate::registry::{self, Registered};
 use crate::start::{self, Selection};
-use crate::store::{JobRow, Store, unknown_database};
+use crate::store::{JobRow, Store, open_relay, unknown_database};
 use crate::worker::WorkerBuilder;
 
 /// How long the brokers may take to answer a start-up check.
@@ -85,7 +86,9 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, relay, unknown_event, .. } = builder;
+    let bell = Arc::default();
+    let relaying = if relay { Some(Relaying::start(url, &properties, &bell).await?) } else { None };
     let engine = Engine::new(Parts {
         store,
         group,
@@ -95,14 +98,14 @@ async fn on<S: Store>(
         memory: memory_budget / 2,
         silence: properties.silence(),
         session: properties.session_timeout(),
-        bell: Arc::default(),
+        bell,
         unknown_event,
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
-    consume(engine, consumer, shutdown, shutdown_timeout).await
+    consume(engine, consumer, relaying, shutdown, shutdown_timeout).await
 }
 
 /// What the checks of a start found in order.
@@ -204,6 +207,7 @@ impl<S: Store> Drop for StopWhenDropped<S> {
 async fn consume<S: Store>(
     engine: Arc<Engine<S>>,
     consumer: ConsumerHandle,
+    mut relaying: Option<Relaying>,
     shutdown: Shutdown,
     budget: Duration,
 ) -> Result<(), Error> {
@@ -218,11 +222,16 @@ async fn consume<S: Store>(
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
+        ended = broken(&mut relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
     }
     engine.stop();
     let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
     consumer.stop(budget).await;
     let running = finish(workers, deadline).await;
+    // After the jobs, for which it goes on to their end.
+    if let Some(relaying) = relaying {
+        relaying.stop(deadline.saturating_duration_since(Instant::now())).await;
+    }
     match engine.failure() {
         Some(error) => Err(error),
         None if running > 0 => Err(Error::ShutdownTimeout { running, budget }),
@@ -246,8 +255,43 @@ async fn finish(mut workers: JoinSet<()>, deadline: Instant) -> usize {
     running
 }
 
+/// The worker's relay. Dropped, it ends without a word, as if the process had died.
+struct Relaying {
+    task: JoinSet<()>,
+    stop: oneshot::Sender<Duration>,
+}
+
+impl Relaying {
+    async fn start(url: &str, properties: &Properties, bell: &Arc<Notify>) -> Result<Self, Error> {
+        let store = open_relay(url).await;
+        let store =
+            store.map_err(|error| Error::Start(vec![format!("the database cannot be used for the relay: {error}")]))?;
+        let dispatch = Dispatch::new(properties, None).map_err(Error::Start)?;
+        let (stop, stopped) = oneshot::channel();
+        // Whoever is gone without a word wants no waiting.
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let mut task = JoinSet::new();
+        task.spawn(relay(store, dispatch, Arc::clone(bell), Terms::default(), stopped));
+        Ok(Self { task, stop })
+    }
+
+    /// What is in flight is waited for, and the shards are given back.
+    async fn stop(mut self, budget: Duration) {
+        let _ = self.stop.send(budget.min(Terms::default().budget));
+        let _ = timeout(budget + LAST_WORDS, self.task.join_next()).await;
+    }
+}
+
+/// Waits for the relay's end, which nobody asked for.
+async fn broken(relaying: &mut Option<Relaying>) -> String {
+    match relaying {
+        Some(relaying) => format!("{:?}", relaying.task.join_next().await),
+        None => std::future::pending().await,
+    }
+}
+
 /// SIGTERM or Ctrl-C.
-fn asked_to_end() -> std::io::Result<Shutdown> {
+pub(crate) fn asked_to_end() -> std::io::Result<Shutdown> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

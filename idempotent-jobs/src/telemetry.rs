@@ -11,12 +11,20 @@
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
+//! | `idempotent_jobs_relay_sent_total` | counter | `topic` | outbox records that Kafka confirmed |
+//! | `idempotent_jobs_relay_failures_total` | counter | `topic`, `kind` | records that were not delivered; `kind` is `trouble` (of the brokers or the way to them; sent again) or `refused` (costs an attempt) |
+//! | `idempotent_jobs_relay_set_aside_total` | counter | `topic` | outbox records that were set aside: they wait for an operator |
+//! | `idempotent_jobs_relay_lost_shards_total` | counter | – | parts of the outbox that another relay took over |
+//! | `idempotent_jobs_relay_in_flight` | gauge | – | records handed to Kafka and not confirmed yet |
+//! | `idempotent_jobs_relay_shards` | gauge | – | parts of the outbox this relay owns, of 32 |
+//! | `idempotent_jobs_relay_backlog_age_seconds` | gauge | – | age of the oldest record this relay has to send; looked at every 5 s |
 //!
 //! | span | fields |
 //! |---|---|
 //! | `job` | `job`, `topic`, `partition`, `offset`, `attempt`, `key_hash`, `outcome` |
 //! | `redrive` | `job`, `topic`, `letter`, `outcome`: a dead letter that is run again |
 //! | `batch` | `job`, `topic`, `messages`: the handler of a batch job |
+//! | `relay` | `relay`: its name in the table of relays |
 //!
 //! Keys appear as `key_hash`, the first 8 bytes of their SHA-256 in hex; payloads and header
 //! values never appear.
@@ -41,3 +49,17 @@ pub const UNDONE: &str = "idempotent_jobs_undone_total";
 pub const HELD_UP: &str = "idempotent_jobs_held_up_total";
 /// Partitions this process owns.
 pub const ASSIGNED: &str = "idempotent_jobs_assigned_partitions";
+/// Outbox records that Kafka confirmed, by `topic`.
+pub const RELAY_SENT: &str = "idempotent_jobs_relay_sent_total";
+/// Outbox records that were not delivered, by `topic` and `kind`.
+pub const RELAY_FAILURES: &str = "idempotent_jobs_relay_failures_total";
+/// Outbox records that were set aside, by `topic`.
+pub const RELAY_SET_ASIDE: &str = "idempotent_jobs_relay_set_aside_total";
+/// Parts of the outbox that another relay took over.
+pub const RELAY_LOST_SHARDS: &str = "idempotent_jobs_relay_lost_shards_total";
+/// Records handed to Kafka and not confirmed yet.
+pub const RELAY_IN_FLIGHT: &str = "idempotent_jobs_relay_in_flight";
+/// Parts of the outbox this relay owns.
+pub const RELAY_SHARDS: &str = "idempotent_jobs_relay_shards";
+/// Age of the oldest record this relay has to send, in seconds.
+pub const RELAY_BACKLOG_AGE: &str = "idempotent_jobs_relay_backlog_age_seconds";

@@ -59,6 +59,7 @@ pub struct WorkerBuilder {
     pub(crate) on_gap: OnGap,
     pub(crate) unknown_event: Fate,
     pub(crate) memory_budget: usize,
+    pub(crate) relay: bool,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -80,6 +81,7 @@ impl Default for WorkerBuilder {
             on_gap: OnGap::default(),
             unknown_event: Fate::default(),
             memory_budget: 64 << 20,
+            relay: true,
             probe: Arc::new(Unwatched),
         }
     }
@@ -182,6 +184,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Whether the worker sends what committed transactions put into the outbox; it does unless
+    /// told otherwise. See [`Relay`](crate::Relay) for one in a process of its own. It holds up to
+    /// 16 MiB besides the memory budget.
+    pub fn relay(mut self, relay: bool) -> Self {
+        self.relay = relay;
+        self
+    }
+
     /// For tests that stop or kill a process at a named point.
     #[doc(hidden)]
     pub fn probe(mut self, probe: impl Probe) -> Self {
@@ -192,7 +202,7 @@ impl WorkerBuilder {
     /// Checks everything, then consumes until the shutdown signal.
     ///
     /// After the signal nothing new is started; running jobs finish within the shutdown
-    /// timeout, their offsets are committed, the group is left.
+    /// timeout, their offsets are committed, the group is left, and the relay ends.
     ///
     /// # Errors
     /// [`Error::Start`] with every problem found; [`Error::Stopped`] for a message that cannot

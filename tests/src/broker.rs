@@ -156,8 +156,15 @@ impl Broker {
     /// When the broker does not answer.
     pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
         let consumer: BaseConsumer = config(&self.servers).create().expect("a consumer can be made");
-        let end = |partition| consumer.fetch_watermarks(topic, partition, ANSWER).map(|(_, end)| end);
-        (0..partitions).map(|partition| end(partition).expect("the broker knows the log's end")).collect()
+        let deadline = Instant::now() + PATIENCE;
+        let end = |partition| loop {
+            match consumer.fetch_watermarks(topic, partition, ANSWER) {
+                Ok((_, end)) => return end,
+                // A broker that has just started does not lead its partitions yet.
+                Err(why) => assert!(Instant::now() < deadline, "the broker does not know the log's end: {why}"),
+            }
+        };
+        (0..partitions).map(end).collect()
     }
 
     /// The group's committed offsets of a topic, from partition 0; -1 where there is none.

@@ -12,6 +12,7 @@ pub mod events;
 pub mod letters;
 pub mod misbehaviour;
 pub mod order;
+pub mod outbox;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;

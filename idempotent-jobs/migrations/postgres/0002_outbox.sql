@@ -63,7 +63,7 @@ CREATE TABLE idempotent_jobs.shards (
 INSERT INTO idempotent_jobs.shards (shard) SELECT pg_catalog.generate_series(0, 31);
 
 -- Answers of effects that are made once for a caller without Kafka, as an HTTP request with a
--- key of its own is. A row without an answer is a claim whose transaction has not ended.
+-- key of its own is. A row without an answer is a claim whose effect has not ended.
 CREATE TABLE idempotent_jobs.answers (
     scope       text COLLATE "C" NOT NULL,
     key         text COLLATE "C" NOT NULL,
@@ -72,6 +72,25 @@ CREATE TABLE idempotent_jobs.answers (
     answered_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     PRIMARY KEY (scope, key)
 );
+
+-- An effect that was dropped midway may have left writes behind, and nobody waits who could undo
+-- them. So a claim without an answer is not committed, and nothing else of its transaction.
+CREATE FUNCTION idempotent_jobs.refuse_unanswered() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM idempotent_jobs.answers
+               WHERE scope = NEW.scope AND key = NEW.key AND answer IS NULL) THEN
+        RAISE EXCEPTION 'an effect that is to happen once was dropped before its end, or ended the transaction: all of it is rolled back'
+            USING ERRCODE = 'invalid_transaction_termination',
+                  HINT = 'When a call of `once` is cancelled, roll the transaction back and call again.';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER answered AFTER INSERT ON idempotent_jobs.answers
+DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION idempotent_jobs.refuse_unanswered();
 
 -- Confirmed records that a relay was told to keep for a while, so that they can be sent again.
 CREATE TABLE idempotent_jobs.sent (

@@ -57,7 +57,8 @@ WITH RECURSIVE shards (shard) AS (SELECT 0 UNION ALL SELECT shard + 1 FROM shard
 SELECT shard FROM shards;
 
 -- Answers of effects that are made once for a caller without Kafka, as an HTTP request with a
--- key of its own is. A row without an answer is a claim whose transaction has not ended.
+-- key of its own is. A row without an answer is a claim whose effect has not ended. PostgreSQL
+-- refuses to commit one; here the driver undoes it.
 CREATE TABLE idempotent_jobs_answers (
     scope       TEXT NOT NULL,
     key         TEXT NOT NULL,

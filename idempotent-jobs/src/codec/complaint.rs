@@ -9,9 +9,14 @@ const LONGEST: usize = 200;
 
 /// The error in words that hold nothing of the payload.
 pub(super) fn about(error: &serde_json::Error) -> String {
-    let text = without_place(error);
-    let what = if error.is_data() { of_data(&text) } else { text };
+    let what = what(error);
     format!("the payload does not fit the job's type: {what} at line {} column {}", error.line(), error.column())
+}
+
+/// The same without its place.
+pub(super) fn what(error: &serde_json::Error) -> String {
+    let text = without_place(error);
+    if error.is_data() { of_data(&text) } else { text }
 }
 
 /// The name of the field whose absence is the error.

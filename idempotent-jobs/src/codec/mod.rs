@@ -62,6 +62,11 @@ pub(crate) fn decode<P: DeserializeOwned>(document: &Document<'_>, fields: &[Key
     }
 }
 
+/// An error of JSON in words that hold nothing of the value.
+pub(crate) fn complaint(error: &serde_json::Error) -> String {
+    complaint::what(error)
+}
+
 fn refused(detail: impl Into<String>) -> Rejection {
     Rejection::new(Reason::Decode, detail)
 }

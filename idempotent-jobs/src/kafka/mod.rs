@@ -4,6 +4,7 @@
 
 mod checks;
 mod consumer;
+mod dispatch;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod environment;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 pub use self::checks::{Topics, check, committed};
 pub use self::consumer::{Consumer, ConsumerHandle, OnGap, Settings, Stopped};
+pub use self::dispatch::{Declined, Dispatch, Fate, Parcel, Report};
 pub use self::producer::{Delivery, Producer, ProducerBuilder, Record, Undelivered};
 pub use self::properties::Properties;
 pub use self::send_error::{SendError, SendErrorKind};

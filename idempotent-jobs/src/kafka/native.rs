@@ -175,3 +175,11 @@ pub(super) fn group_times(client: *mut sys::rd_kafka_t, times: &GroupTimes) {
         }
     }
 }
+
+/// Raises a fatal error, as brokers do that know nothing of an idempotent producer any more.
+#[cfg(all(test, feature = "embedded"))]
+pub(super) fn fail_for_good(client: *mut sys::rd_kafka_t) {
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    // SAFETY: the client is alive, and the text ends with a NUL.
+    unsafe { sys::rd_kafka_test_fatal_error(client, error, c"for a test".as_ptr()) };
+}

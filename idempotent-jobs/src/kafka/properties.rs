@@ -62,6 +62,29 @@ const FORCED: &[(&str, &[&str], &str)] = &[
 const CLASSIC_ONLY: &[&str] =
     &["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"];
 
+/// How names begin that mean nothing to a producer; some make it fail, the others make it warn.
+const CONSUMER_ONLY: &[&str] = &[
+    "auto.offset.reset",
+    "group.",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "coordinator.query.interval.ms",
+    "fetch.",
+    "max.partition.fetch.bytes",
+    "queued.",
+    "isolation.level",
+    "check.crcs",
+    "enable.partition.eof",
+    "auto.commit.interval.ms",
+    "enable.auto.commit",
+    "auto.commit.enable",
+    "enable.auto.offset.store",
+    "offset.store.",
+    "consume.callback.max.messages",
+];
+
 const COMMON: &[(&str, &str)] = &[("allow.auto.create.topics", "false")];
 const CONSUMER: &[(&str, &str)] =
     &[("auto.offset.reset", "earliest"), ("isolation.level", "read_committed"), ("fetch.queue.backoff.ms", "20")];
@@ -130,7 +153,7 @@ impl Properties {
     }
 
     /// These, with everything that `others` set in its place.
-    pub(super) fn overridden(mut self, others: Self) -> Self {
+    pub(crate) fn overridden(mut self, others: Self) -> Self {
         if !others.brokers.is_empty() {
             self.brokers = others.brokers;
         }
@@ -267,6 +290,14 @@ impl Properties {
             config.remove(name);
         }
         Ok(config)
+    }
+
+    /// What the relay's producer is made from: a worker's properties serve it as well, and those
+    /// that mean something to a consumer alone are left out.
+    pub(super) fn relay(&self, timeout: Option<Duration>) -> Result<ClientConfig, Vec<String>> {
+        let mut own = self.clone();
+        own.pairs.retain(|name, _| !CONSUMER_ONLY.iter().any(|only| name.starts_with(only)));
+        own.producer(timeout)
     }
 
     fn with_defaults(&self, defaults: &[&[(&str, &str)]]) -> ClientConfig {

@@ -142,7 +142,7 @@ fn names<P>(parts: &[Part<P>]) -> String {
     parts.iter().map(|part| part.name).collect::<Vec<_>>().join(",")
 }
 
-fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..8])
 }
 

@@ -65,10 +65,10 @@ pub enum EnqueueError {
     Database(#[source] Error),
 }
 
-/// The tables are not there: 42P01 on PostgreSQL.
-fn hint(error: &Error) -> &'static str {
+/// The tables are not there: no table, schema or constraint on PostgreSQL.
+pub(super) fn hint(error: &Error) -> &'static str {
     let missing = |error: &dyn sqlx::error::DatabaseError| {
-        error.code().is_some_and(|code| code == "42P01" || code == "3F000")
+        error.code().is_some_and(|code| ["42P01", "3F000", "42704"].contains(&&*code))
             || error.message().starts_with("no such table")
     };
     if error.as_database_error().is_some_and(missing) {

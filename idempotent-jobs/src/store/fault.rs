@@ -80,6 +80,11 @@ impl StoreError {
         Self { doing, fault: Fault::Transient, source: source.into() }
     }
 
+    /// The caller waited long enough.
+    pub(crate) fn unanswered(limit: std::time::Duration) -> Self {
+        Self::transient("waiting for the database", format!("no answer within {limit:?}"))
+    }
+
     /// A failure that does not.
     pub(super) fn lasting(doing: &'static str, source: impl Into<BoxError>) -> Self {
         Self { doing, fault: Fault::Lasting, source: source.into() }

@@ -11,6 +11,7 @@
 //! database itself (a seal on PostgreSQL, a commit hook on SQLite). A connection about which
 //! anything is in doubt is closed.
 
+mod answers;
 mod claims;
 mod commit;
 mod describe;
@@ -20,11 +21,15 @@ mod executor;
 mod fault;
 mod handle;
 mod letters;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod line;
 mod migrate;
+mod operate;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod register;
+mod relay;
 mod savepoint;
 mod slots;
 #[cfg(feature = "sqlite")]
@@ -44,6 +49,8 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::message::Coordinates;
 
+pub use self::answers::Transacted;
+pub(crate) use self::answers::{Asked, Given, Part};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
@@ -51,8 +58,10 @@ pub use self::letters::{
     Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
     Requested, Unkeyed, open_letters,
 };
+pub use self::operate::{Operate, SetAside, open_operate};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
+pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};

@@ -10,6 +10,7 @@ use crate::load::Loads;
 use crate::machine;
 use crate::memory;
 use crate::options::Contest;
+use crate::outbox;
 use crate::pgbench;
 use crate::postgres::Postgres;
 use crate::report::{self, Extras};
@@ -25,12 +26,14 @@ pub async fn run(contest: &Contest) -> Result<(), Failure> {
     let kafka = Kafka { brokers: contest.brokers.clone() };
     let postgres = Postgres::create(&contest.postgres, "bench").await?;
     let contestants = prepare(contest, &kafka, &postgres).await?;
-    let results = rounds(contest, &kafka, &contestants).await?;
-    let extras = if contest.memory || contest.full {
-        memory::measure(&kafka, &postgres, contest.backlog).await?
-    } else {
-        Extras::new()
-    };
+    let rounds = contest.rounds.unwrap_or(if contest.quick { 3 } else { 5 });
+    let mut results = Results::default();
+    let mut extras = Extras::new();
+    measure(rounds, &kafka, &contestants, &mut results).await?;
+    outbox::measure(contest, &kafka, rounds, &mut results, &mut extras).await?;
+    if contest.memory || contest.full {
+        extras.extend(memory::measure(&kafka, &postgres, contest.backlog).await?);
+    }
     report(contest, &results, &extras).await
 }
 
@@ -58,9 +61,7 @@ async fn prepare(contest: &Contest, kafka: &Kafka, postgres: &Postgres) -> Resul
 }
 
 /// Everybody once, then everybody again: what the machine does meanwhile happens to all.
-async fn rounds(contest: &Contest, kafka: &Kafka, contestants: &[Contestant]) -> Result<Results, Failure> {
-    let rounds = contest.rounds.unwrap_or(if contest.quick { 3 } else { 5 });
-    let mut results = Results::default();
+async fn measure(rounds: u32, kafka: &Kafka, contestants: &[Contestant], results: &mut Results) -> Result<(), Failure> {
     for round in 1..=rounds {
         for contestant in contestants {
             let rate = contestant.run(kafka).await?;
@@ -68,7 +69,7 @@ async fn rounds(contest: &Contest, kafka: &Kafka, contestants: &[Contestant]) ->
             results.add(contestant.name, rate);
         }
     }
-    Ok(results)
+    Ok(())
 }
 
 async fn report(contest: &Contest, results: &Results, extras: &Extras) -> Result<(), Failure> {

@@ -55,7 +55,8 @@ impl Kafka {
         Err(format!("{there} of {} messages are in the topic {}", load.messages, load.topic).into())
     }
 
-    fn there(&self, topic: &str) -> Result<u64, Failure> {
+    /// How many messages are in the topic.
+    pub fn there(&self, topic: &str) -> Result<u64, Failure> {
         let consumer: BaseConsumer = self.config().create()?;
         let mut sum = 0;
         for partition in 0..PARTITIONS {

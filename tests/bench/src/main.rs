@@ -14,6 +14,7 @@ mod machine;
 mod memory;
 mod message;
 mod options;
+mod outbox;
 mod pgbench;
 mod postgres;
 mod progress;
@@ -61,6 +62,8 @@ async fn measured(mode: Mode) -> Result<(), Failure> {
             // On a thread of the runtime, where a wake-up costs less than on the main one.
             tokio::spawn(async move { twin::run(&measured, per_transaction, &progress).await }).await??;
         }
+        Mode::Producer { measured } => outbox::produce(&measured, &progress)?,
+        Mode::Relay { measured } => outbox::relay(&measured, &progress).await?,
     }
     let told = progress.told().ok_or("ended before the last message")?;
     println!("{}", serde_json::to_string(&told)?);

@@ -88,12 +88,27 @@ pub enum Mode {
         #[command(flatten)]
         measured: Measured,
     },
+    /// A bare producer of the records that a relay sends
+    #[command(hide = true)]
+    Producer {
+        #[command(flatten)]
+        measured: Measured,
+    },
+    /// A relay of ours; of 0 messages it runs until its input ends
+    #[command(hide = true)]
+    Relay {
+        #[command(flatten)]
+        measured: Measured,
+    },
 }
 
 impl Mode {
     pub fn measured(&self) -> &Measured {
         match self {
-            Self::Worker { measured, .. } | Self::Twin { measured, .. } => measured,
+            Self::Worker { measured, .. }
+            | Self::Twin { measured, .. }
+            | Self::Producer { measured }
+            | Self::Relay { measured } => measured,
         }
     }
 }

@@ -53,6 +53,11 @@ impl Progress {
         }
     }
 
+    /// Nothing more will come, whatever was expected.
+    pub fn end(&self) {
+        self.ended.get_or_init(Instant::now);
+    }
+
     /// A message was seen before.
     pub fn duplicate(&self) {
         self.duplicates.fetch_add(1, Ordering::Relaxed);

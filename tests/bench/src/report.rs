@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use crate::field::RATIOS;
+use crate::outbox;
 use crate::results::{Results, Spread};
 
 /// Beside the rounds: numbers that are measured once.
@@ -21,7 +22,7 @@ pub fn table(results: &Results, extras: &Extras) -> String {
     }
     let _ = writeln!(text, "\n| {:<21} | {:>8} | {:>16} |", "", "ratio", "least to most");
     let _ = writeln!(text, "|{:-<23}|{:->9}:|{:->17}:|", "", "", "");
-    for (name, Spread { median, least, most }) in results.ratios(RATIOS) {
+    for (name, Spread { median, least, most }) in results.ratios(&ratios()) {
         let _ = writeln!(text, "| {name:<21} | {median:>8.2} | {:>16} |", format!("{least:.2} to {most:.2}"));
     }
     for (name, value) in extras {
@@ -32,7 +33,7 @@ pub fn table(results: &Results, extras: &Extras) -> String {
 
 /// The last line: the ratios alone.
 pub fn line(results: &Results, extras: &Extras) -> Value {
-    let ratios = results.ratios(RATIOS).into_iter().map(|(name, ratio)| (name, ratio.median));
+    let ratios = results.ratios(&ratios()).into_iter().map(|(name, ratio)| (name, ratio.median));
     let all = ratios.chain(extras.iter().map(|(name, value)| (*name, *value)));
     Value::Object(all.map(|(name, value)| (name.to_owned(), rounded(value))).collect())
 }
@@ -41,6 +42,11 @@ pub fn line(results: &Results, extras: &Extras) -> Value {
 pub fn everything(results: &Results, extras: &Extras) -> Value {
     let rounds: Map<_, _> = results.lines().map(|(name, rates)| (name.to_owned(), json!(rates))).collect();
     json!({ "ratios": line(results, extras), "jobs_per_second": rounds })
+}
+
+/// Those of the jobs and those of the outbox.
+fn ratios() -> Vec<(&'static str, &'static str, &'static str)> {
+    RATIOS.iter().chain(&outbox::RATIOS).copied().collect()
 }
 
 fn rounded(value: f64) -> Value {

@@ -12,22 +12,23 @@ use crate::store::enqueue::{Row as Found, Waiting};
 /// the rows, whose ids are drawn behind them, and a call to relays that are asleep. Calling always would make all
 /// commits of the database wait for each other, since NOTIFY takes a lock of the whole server
 /// while it commits.
+///
+/// OFFSET keeps the subquery of the locks as it is: it is run before the first row is made.
 macro_rules! statement {
     ($rows:literal) => {
         concat!(
-            "WITH turn AS MATERIALIZED (\
-             SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) FROM pg_catalog.unnest($15::integer[]) AS stripe), stored AS (\
-             INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
+            "INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
              shard, size, header_names, header_values, ordered, state, due_at) \
              SELECT r.*, $10, $11, $12, CASE WHEN $13::bigint IS NULL AND $14::bigint IS NULL THEN 'ready' ELSE 'later' END, \
              COALESCE(timestamptz 'epoch' + $13 * interval '1 microsecond', \
              pg_catalog.clock_timestamp() + $14 * interval '1 microsecond') \
-             FROM (SELECT pg_catalog.count(*) FROM turn) AS locked, ",
+             FROM (SELECT pg_catalog.count(*) FROM (SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) \
+             FROM pg_catalog.unnest($15::integer[]) AS stripe OFFSET 0) AS turn) AS locked, ",
             $rows,
-            " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key) \
-             SELECT topic, key, (SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') \
+            " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key, \
+             (SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') \
              WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
-             WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL FROM stored"
+             WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL"
         )
     };
 }

@@ -1,5 +1,6 @@
 //! PostgreSQL, 14 and later.
 
+mod answers;
 mod claim;
 mod claims;
 mod enqueue;
@@ -8,7 +9,9 @@ mod guard;
 mod letters;
 mod migrate;
 mod open;
+mod operate;
 mod register;
+mod relay;
 mod session;
 
 use std::collections::HashMap;
@@ -21,6 +24,8 @@ use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
 pub use self::migrate::migrations_sql;
+pub use self::operate::PostgresOperate;
+pub use self::relay::PostgresRelay;
 use super::dialect::{Broken, Chain, Dialect};
 use super::enqueue::Waiting;
 use super::outcome::Stored;

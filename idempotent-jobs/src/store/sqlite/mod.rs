@@ -1,5 +1,6 @@
 //! SQLite, one writer connection a process.
 
+mod answers;
 mod claim;
 mod claims;
 mod enqueue;
@@ -8,7 +9,9 @@ mod guard;
 mod letters;
 mod migrate;
 mod open;
+mod operate;
 mod register;
+mod relay;
 mod session;
 
 use std::collections::HashMap;
@@ -20,6 +23,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 
 pub use self::migrate::migrations_sql;
+pub use self::operate::SqliteOperate;
+pub use self::relay::SqliteRelay;
 use super::dialect::{Broken, Chain, Dialect};
 use super::enqueue::Waiting;
 use super::outcome::Stored;
