@@ -2,7 +2,15 @@
 
 mod dying;
 
+use std::time::Duration;
+
+use dying::jobs::{DYING, Mended};
+use dying::poison::{does, good, sorted};
+use idempotent_jobs::__private::Point;
+use tests::PATIENCE;
 use tests::database::Kind;
+use tests::proxy::Proxy;
+use tests::world::World;
 
 #[test]
 fn con_10_each_bad_message_among_good_ones_is_one_dead_letter() {
@@ -13,7 +21,23 @@ fn con_10_each_bad_message_among_good_ones_is_one_dead_letter() {
 
 #[test]
 fn dlt_01_a_message_that_dies_while_the_database_is_away_keeps_its_offset() {
-    dying::poison::the_database_is_away_while_a_message_dies();
+    let world = World::real(DYING);
+    let proxy = Proxy::to(world.database.url());
+    let offsets = world.put(&[good(0), does(4, "late"), good(8)]);
+    let url = proxy.url(world.database.url());
+    let worker = world.work_as(["single_postgres"], |builder| builder.database_url(url).state(Mended::default()));
+    let source = worker.source;
+    world.events.wait_count(source, Point::Claimed, 3);
+    proxy.cut();
+    // The outage itself, not a wait for anything.
+    world.events.wait_briefly(Duration::from_secs(4), |seen| seen.has_ended(source));
+    assert!(world.letters().is_empty());
+    assert!(world.broker.committed(&world.group, DYING.0, DYING.1)[0] <= offsets[1], "its offset stays");
+    proxy.mend();
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    assert_eq!(world.letter().reason, "terminal");
+    assert_eq!(sorted(&world, "single_postgres"), [0, 8]);
 }
 
 #[test]

@@ -56,7 +56,6 @@ pub fn a_redrive_that_is_killed_runs_once_in_the_end(kind: Kind) {
         child.heard("halted");
         child.kill();
         assert_eq!(world.letter().state, LetterState::Requested, "{does}: nothing of it is stored");
-        world.events.seen();
 
         let mut command = world.command(world.quick());
         command.env("CHILD_GOOD", "1");

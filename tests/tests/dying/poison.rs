@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use idempotent_jobs::__private::Point;
 use idempotent_jobs::dead_letters::LetterState;
 use serde_json::{Value, json};
 use tests::PATIENCE;
@@ -31,11 +30,11 @@ fn work(id: i64, value: &Value) -> Wire {
     wire(id, Some(value.to_string().into_bytes()))
 }
 
-fn good(id: i64) -> Wire {
+pub fn good(id: i64) -> Wire {
     Wire { key: Some(id.to_string().into_bytes()), ..work(id, &json!({ "id": id })) }
 }
 
-fn does(id: i64, does: &str) -> Wire {
+pub fn does(id: i64, does: &str) -> Wire {
     work(id, &json!({ "id": id, "does": does }))
 }
 
@@ -113,32 +112,10 @@ pub fn each_bad_one_is_one_dead_letter(kind: Kind, form: &str) {
     assert_eq!(sorted(&world, &job), done, "each once");
 }
 
-fn sorted(world: &World, job: &str) -> Vec<i64> {
+pub fn sorted(world: &World, job: &str) -> Vec<i64> {
     let mut ids = world.database.ids(job);
     ids.sort_unstable();
     ids
-}
-
-/// DLT-01: the database goes away while a message dies.
-pub fn the_database_is_away_while_a_message_dies() {
-    let world = World::real(DYING);
-    let proxy = tests::proxy::Proxy::to(world.database.url());
-    let offsets = world.put(&[good(0), does(4, "late"), good(8)]);
-    let url = proxy.url(world.database.url());
-    let worker = world.work_as(["single_postgres"], |builder| builder.database_url(url).state(Mended::default()));
-    let source = worker.source;
-    // The last of them by its own key, the first before the bad one or beside it.
-    world.events.wait_count(source, Point::Claimed, 3);
-    proxy.cut();
-    // The outage itself, not a wait for anything.
-    world.events.wait_briefly(std::time::Duration::from_secs(4), |seen| seen.has_ended(source));
-    assert!(world.letters().is_empty());
-    assert!(world.broker.committed(&world.group, DYING.0, DYING.1)[0] <= offsets[1], "its offset stays");
-    proxy.mend();
-    world.settled(PATIENCE);
-    worker.stop().expect("a clean stop");
-    assert_eq!(world.letter().reason, "terminal");
-    assert_eq!(sorted(&world, "single_postgres"), [0, 8]);
 }
 
 /// DED-05: each is run by one of them, however often it is asked for.

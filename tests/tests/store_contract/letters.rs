@@ -36,7 +36,7 @@ fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: R
     }
 }
 
-async fn letters<B: Bed>(bed: &B) -> Vec<DeadLetter> {
+pub async fn letters<B: Bed>(bed: &B) -> Vec<DeadLetter> {
     open_letters(bed.url()).await.expect("opens").list(&Filter::default()).await.expect("lists")
 }
 
@@ -44,7 +44,7 @@ async fn dead_claims<B: Bed>(bed: &B) -> i64 {
     bed.count(format!("SELECT count(*) FROM {} WHERE state = 'dead'", B::processed())).await
 }
 
-async fn bury<B: Bed>(store: &B::Store, seen: &Message, reason: Reason) -> Buried {
+pub async fn bury<B: Bed>(store: &B::Store, seen: &Message, reason: Reason) -> Buried {
     let message = odd(&seen.at);
     store.bury(&death(seen, &message, reason)).await.expect("is buried")
 }
@@ -140,9 +140,18 @@ pub async fn dlt_02_what_has_no_key_is_one_letter_for_each_message<B: Bed>(bed: 
         assert_eq!(store.bury(&lost).await.expect("is buried"), Buried::Written, "{job:?}");
     }
     assert_eq!((letters(bed).await.len(), bed.claims().await), (6, 0));
+
+    // An assignment knows them by their coordinates, and none that has a claim.
+    bury::<B>(&store, &message("[2]", 5), Reason::Terminal).await;
+    let known = store.unkeyed("billing", &seen.at).await.expect("looks");
+    assert_eq!(known.len(), 6);
+    assert_eq!(known.iter().filter(|letter| letter.is(&odd(&seen.at))).count(), 3);
+    let behind = Coordinates { offset: 6, ..seen.at.clone() };
+    assert_eq!(store.unkeyed("billing", &behind).await.expect("looks"), []);
+    assert_eq!(store.unkeyed("another", &seen.at).await.expect("looks"), []);
 }
 
-async fn asked<B: Bed>(bed: &B) -> (std::sync::Arc<dyn LetterStore>, DeadLetter) {
+pub async fn asked<B: Bed>(bed: &B) -> (std::sync::Arc<dyn LetterStore>, DeadLetter) {
     let operator = open_letters(bed.url()).await.expect("opens");
     let letter = operator.list(&Filter::default()).await.expect("lists").remove(0);
     assert_eq!(operator.foresee(&letter).await.expect("looks"), Foreseen::Runs);
