@@ -54,3 +54,8 @@ fn ded_05_a_redrive_that_is_killed_runs_once_in_the_end() {
 fn ded_05_redrives_are_shared_by_workers_and_each_runs_once() {
     dying::poison::redrives_are_shared_by_workers_and_each_runs_once(Kind::Postgres);
 }
+
+#[test]
+fn dlt_02_many_that_died_are_passed_over_in_bulk() {
+    dying::kills::messages_that_died_are_passed_over_in_bulk(Kind::Postgres);
+}

@@ -1,5 +1,6 @@
 -- Messages that cannot be processed, whole, so that the worker may go on behind them. One row is written
--- before the offset of its message moves, and never deleted here.
+-- before the offset of its message moves, and never deleted here. Unless it has no key, or one that is another
+-- message's, `processed` has a row of it with state 'dead'. A redrive makes that one 'done': the only update there.
 CREATE TABLE idempotent_jobs.dead_letters (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- NULL: no job takes the message.

@@ -121,3 +121,25 @@ pub(super) fn unknown_event(message: &Message) -> Rejection {
     };
     Rejection::new(Reason::UnknownEvent, detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::settle::Death;
+    use crate::error::Reason;
+
+    #[test]
+    fn each_end_of_a_message_that_cannot_be_processed_has_its_word() {
+        let rejection = || Rejection::new(Reason::Conflict, "why");
+        let bury = Verdict::Bury(Death { rejection: rejection(), attempts: 0 });
+        for (outcome, verdict, expected) in [
+            (Outcome::Dead(rejection()), bury, "dead"),
+            (Outcome::Dead(rejection()), Verdict::Stop(rejection()), "dead"),
+            (Outcome::Dead(rejection()), Verdict::Settled, "conflict"),
+            (Outcome::DeadBefore, Verdict::Settled, "dead_before"),
+            (Outcome::Discarded("why".to_owned()), Verdict::Settled, "discarded"),
+        ] {
+            assert_eq!(word(&outcome, &verdict), expected);
+        }
+    }
+}

@@ -41,6 +41,33 @@ pub fn a_message_that_died_comes_again_and_is_not_run_behind_its_letters_back(ki
     }
 }
 
+/// Many of them, so that they are looked up in bulk when they come again.
+pub fn messages_that_died_are_passed_over_in_bulk(kind: Kind) {
+    const MANY: i64 = 60;
+    for does in ["terminal", "unreadable"] {
+        let world = World::of(kind, CRASH);
+        world.send_doing(BAD..BAD + MANY, &json!(does));
+        let mut child = world.child();
+        child.halt_at(Point::Buried, 40);
+        child.halted();
+        child.kill();
+        let dead = world.letters().len();
+        assert!(dead >= 40, "{does}: {dead}");
+
+        let mut command = world.command(world.quick());
+        command.env("CHILD_GOOD", "1");
+        let mended = world.start(command);
+        world.settled(PATIENCE);
+        assert_eq!(world.letters().len(), dead, "{does}");
+        let done = world.database.number("SELECT count(*) FROM effects");
+        assert_eq!(usize::try_from(done).expect("small") + dead, 60, "{does}: done, or dead with a letter");
+        world.ask();
+        assert!(world.answered().iter().all(|state| *state == LetterState::Redriven), "{does}");
+        mended.stop();
+        world.assert_once();
+    }
+}
+
 /// DED-05: killed while a redrive is under way, before its commit and behind it.
 pub fn a_redrive_that_is_killed_runs_once_in_the_end(kind: Kind) {
     for (point, does) in [(Point::Claimed, "terminal"), (Point::Handled, "terminal"), (Point::Handled, "unreadable")] {
