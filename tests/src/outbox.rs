@@ -72,6 +72,11 @@ impl Scene {
         Self { database, events: Arc::default(), broker, from, topic: TOPIC.0, sources: AtomicU32::new(1) }
     }
 
+    /// Where each partition ended before this scene.
+    pub fn from(&self) -> &[i64] {
+        &self.from
+    }
+
     /// The command of a relay.
     pub fn command(&self) -> Command {
         let mut command = child::command("relay_child");

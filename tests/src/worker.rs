@@ -41,7 +41,7 @@ impl World {
 }
 
 /// Runs a worker on a thread and a runtime of its own.
-fn run(builder: WorkerBuilder, source: Source, events: &Arc<Events>) -> Running {
+pub fn run(builder: WorkerBuilder, source: Source, events: &Arc<Events>) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let (told, ended) = channel();
     let heard = Arc::clone(events);

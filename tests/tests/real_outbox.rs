@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use idempotent_jobs::Worker;
 use idempotent_jobs::outbox::{Outbox, enqueue_all};
+use idempotent_jobs::prelude::*;
 use sqlx::{Connection, Executor, PgConnection};
 use tests::PATIENCE;
 use tests::outbox::{Numbered, Outage, Scene, TOPIC, first_copies, rows};
@@ -232,6 +234,34 @@ fn every_row_arrives_in_order_whatever_is_killed() {
     for (lane, numbers) in &lanes {
         assert_eq!(*numbers, (1..=expected[lane]).collect::<Vec<_>>(), "lane {lane} is in the order of commit");
     }
+    assert_taken_once(&scene, rows / 8 * 8);
+}
+
+/// The job that reads the topic: copies have no effect, and nothing is missing.
+#[idempotent_job(shared_tx = 100)]
+async fn takes(tx: &mut PgTx, job: Numbered) -> JobResult {
+    sqlx::query("INSERT INTO taken (lane, n) VALUES ($1, $2)").bind(job.lane).bind(job.n).execute(&mut *tx).await?;
+    Ok(())
+}
+
+fn assert_taken_once(scene: &Scene, rows: i64) {
+    // Nothing in the table would keep a second effect out.
+    scene.database.run("CREATE TABLE taken (place bigint GENERATED ALWAYS AS IDENTITY, lane bigint, n bigint)");
+    let group = tests::database::fresh("test");
+    scene.broker.rewind(&group, TOPIC.0, scene.from());
+    let builder = Worker::builder().database_url(scene.database.url()).brokers(scene.broker.servers()).group_id(&group);
+    let worker = tests::worker::run(builder.jobs(["takes"]).relay(false), 0, &scene.events);
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while scene.broker.committed(&group, TOPIC.0, TOPIC.1) != scene.broker.ends(TOPIC.0, TOPIC.1) {
+        assert!(Instant::now() < deadline, "not all is read:\n{}", scene.events.seen().describe());
+        scene.events.wait_briefly(Duration::from_millis(500), |seen| seen.deserter().is_some());
+    }
+    worker.stop().expect("a clean stop");
+    let distinct = "SELECT count(*) FROM (SELECT DISTINCT lane, n FROM taken) AS t";
+    assert_eq!(scene.database.number(distinct), rows, "nothing is missing");
+    assert_eq!(scene.database.number("SELECT count(*) FROM taken"), rows, "each effect once");
+    let disorder = "SELECT count(*) FROM (SELECT n - lag(n) OVER (PARTITION BY lane ORDER BY place) AS step FROM taken) AS t WHERE step <> 1";
+    assert_eq!(scene.database.number(disorder), 0, "in the order of each lane");
 }
 
 /// A connection that did this.

@@ -3,34 +3,11 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde_json::json;
 
 use super::{DeadLetter, DeadLetters, Filter, Pages};
 use crate::error::Error;
 use crate::key::hex;
-
-/// One line. Bytes are in hex, since they need not be text, and null where they are null.
-#[derive(Serialize)]
-struct Line<'a> {
-    id: i64,
-    job: Option<&'a str>,
-    group: &'a str,
-    topic: &'a str,
-    partition: i32,
-    offset: i64,
-    timestamp: Option<i64>,
-    message_key_hex: Option<String>,
-    payload_hex: Option<String>,
-    headers_hex: Vec<(&'a str, Option<String>)>,
-    key: Option<&'a str>,
-    reason: &'a str,
-    error: &'a str,
-    attempts: u32,
-    state: &'a str,
-    died_at_ms: u64,
-    changed_at_ms: u64,
-    changed_by: Option<&'a str>,
-}
 
 impl DeadLetters {
     /// Writes those that fit as JSON, one a line, with everything of their messages; how many. Payloads, keys and header
@@ -51,28 +28,31 @@ impl DeadLetters {
     }
 }
 
+/// Bytes are in hex, since they need not be text, and null where they are null. Not a type that is
+/// `Serialize`: the compiler would offer it to whoever forgets that of a message.
 fn line(letter: &DeadLetter, out: &mut (dyn Write + Send)) -> io::Result<()> {
     let (message, at) = (&letter.message, &letter.message.coordinates);
-    let line = Line {
-        id: letter.id,
-        job: letter.job.as_deref(),
-        group: &letter.group,
-        topic: &at.topic,
-        partition: at.partition,
-        offset: at.offset,
-        timestamp: message.timestamp,
-        message_key_hex: message.key.as_deref().map(hex),
-        payload_hex: message.payload.as_deref().map(hex),
-        headers_hex: message.headers.iter().map(|(name, value)| (name, value.map(hex))).collect(),
-        key: letter.key.as_deref(),
-        reason: &letter.reason,
-        error: &letter.error,
-        attempts: letter.attempts,
-        state: letter.state.as_str(),
-        died_at_ms: millis(letter.died_at),
-        changed_at_ms: millis(letter.changed_at),
-        changed_by: letter.changed_by.as_deref(),
-    };
+    let headers: Vec<_> = message.headers.iter().map(|(name, value)| (name, value.map(hex))).collect();
+    let line = json!({
+        "id": letter.id,
+        "job": letter.job,
+        "group": letter.group,
+        "topic": *at.topic,
+        "partition": at.partition,
+        "offset": at.offset,
+        "timestamp": message.timestamp,
+        "message_key_hex": message.key.as_deref().map(hex),
+        "payload_hex": message.payload.as_deref().map(hex),
+        "headers_hex": headers,
+        "key": letter.key,
+        "reason": letter.reason,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "state": letter.state.as_str(),
+        "died_at_ms": millis(letter.died_at),
+        "changed_at_ms": millis(letter.changed_at),
+        "changed_by": letter.changed_by,
+    });
     serde_json::to_writer(&mut *out, &line)?;
     out.write_all(b"\n")
 }
