@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
-    Buried, Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, Terms, Tx,
+    Buried, Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, StoreError, Terms, Tx,
 };
 use idempotent_jobs::outbox::{self, Enqueued};
 use idempotent_jobs::{Outgoing, PgTx, Reason, Savepoint};
@@ -847,10 +847,19 @@ async fn ded_05_at_every_isolation_one_of_two_takers_runs_a_letter() {
         assert_eq!(one.supersede(&mut tx, seen.claim()).await.unwrap(), Claimed::Fresh);
         one.redriven(&mut tx, letter.id, None).await.unwrap();
         effect::<PgBed>(&mut tx, 1).await;
-        let (again, claimed) = other.begin_and_claim(None, terms, seen.claim(), BUDGET).await.unwrap();
-        assert_eq!(claimed, Claimed::Dead, "{isolation:?}: it neither waits nor runs");
-        other.rollback(again).await;
+        let again = bed.open(1).await;
+        let mut coming = tokio::spawn(async move {
+            let (tx, claimed) = again.begin_and_claim(None, terms, message("[1]", 5).claim(), BUDGET).await?;
+            again.rollback(tx).await;
+            Ok::<_, StoreError>(claimed)
+        });
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut coming).await;
+        early.expect_err("a claim waits for a redrive as for any holder of its key");
         one.commit(tx, BUDGET).await.unwrap();
+        match coming.await.unwrap() {
+            Ok(claimed) => assert_eq!(claimed, Claimed::Duplicate, "{isolation:?}"),
+            Err(error) => assert_eq!(error.fault, Fault::Transient, "{isolation:?}: {error}"),
+        }
 
         // Under the higher levels its snapshot is older: an error that passes.
         match other.take_letter(&mut late, letter.id).await {

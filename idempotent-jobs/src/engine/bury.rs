@@ -17,7 +17,7 @@ use super::{Engine, Progress};
 use crate::error::Fate;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
-use crate::store::{Buried, Death, Fault, Store};
+use crate::store::{Buried, Death, Fault, Store, StoreError};
 use crate::telemetry;
 
 /// Stands for the job of a message that no job takes.
@@ -86,7 +86,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// The database is away, or refuses: the message waits, whatever it takes.
-    fn not_buried(&self, job: usize, task: &mut Task<Progress>, error: &crate::store::StoreError) {
+    fn not_buried(&self, job: usize, task: &mut Task<Progress>, error: &StoreError) {
         let spec = self.jobs.get(job).map(|routed| routed.spec());
         let (standing, wait) = stumble(spec, task.progress.standing(job), rand::random());
         let topic = task.message.coordinates.topic.to_string();
