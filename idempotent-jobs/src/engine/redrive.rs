@@ -70,7 +70,7 @@ impl<S: Store> Engine<S> {
         resting.retain(|_, until| *until > now);
         let mut after = 0;
         loop {
-            let requested = match self.store.requested(after, &jobs, &topics).await {
+            let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
                 Ok(requested) => requested,
                 Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
             };

@@ -308,11 +308,12 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// else when they come again.
     fn unkeyed(&self, group: &str, from: &Coordinates)
     -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
-    /// Dead letters that these jobs are asked to run again, or, of these topics, that no job took: up to
-    /// [`REQUESTS`] behind a number, in the order of theirs.
+    /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job
+    /// took: up to [`REQUESTS`] behind a number, in the order of theirs.
     fn requested(
         &self,
         after: i64,
+        group: &str,
         jobs: &[&str],
         topics: &[&str],
     ) -> impl Future<Output = Result<Vec<Requested>, StoreError>> + Send;

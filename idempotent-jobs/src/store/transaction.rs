@@ -176,13 +176,19 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         found.inspect(|_| lease.give_back())
     }
 
-    async fn requested(&self, after: i64, jobs: &[&str], topics: &[&str]) -> Result<Vec<Requested>, StoreError> {
+    async fn requested(
+        &self,
+        after: i64,
+        group: &str,
+        jobs: &[&str],
+        topics: &[&str],
+    ) -> Result<Vec<Requested>, StoreError> {
         let slots = self.aside.as_ref().unwrap_or(&self.slots);
         let mut lease = slots.acquire().await?;
-        let mut found = letters::requested::<DB>(&mut lease.session.conn, after, jobs, topics).await;
+        let mut found = letters::requested::<DB>(&mut lease.session.conn, after, group, jobs, topics).await;
         if lease.kept && found.as_ref().is_err_and(died::<DB>) {
             lease = slots.renew(lease).await?;
-            found = letters::requested::<DB>(&mut lease.session.conn, after, jobs, topics).await;
+            found = letters::requested::<DB>(&mut lease.session.conn, after, group, jobs, topics).await;
         }
         found.inspect(|_| lease.give_back())
     }

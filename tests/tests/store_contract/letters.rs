@@ -165,9 +165,9 @@ pub async fn ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects<B: Bed>
     let seen = message("[1]", 5);
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
-    let requested = store.requested(0, &["notify", "charge"], &[]).await.expect("looks");
+    let requested = store.requested(0, "billing", &["notify", "charge"], &[]).await.expect("looks");
     assert_eq!(requested.iter().map(|letter| letter.id).collect::<Vec<_>>(), [letter.id]);
-    assert_eq!(store.requested(0, &["notify"], &["orders"]).await.expect("looks"), [], "another's job");
+    assert_eq!(store.requested(0, "billing", &["notify"], &["orders"]).await.expect("looks"), [], "another's job");
 
     // The first run fails, and everything is as it was.
     for commits in [false, true] {

@@ -199,11 +199,12 @@ pub trait LetterSql: Database {
         group: &str,
         from: &Coordinates,
     ) -> impl Future<Output = Result<Vec<Unkeyed>, Error>> + Send;
-    /// Up to [`PAGE`] of those that are to be run again by these jobs, or that none of these topics took,
-    /// behind a number.
+    /// Up to [`PAGE`] of those that are to be run again by these jobs, or that the group read from these topics
+    /// and no job took, behind a number.
     fn requested(
         conn: &mut Self::Connection,
         after: i64,
+        group: &str,
         jobs: &[&str],
         topics: &[&str],
     ) -> impl Future<Output = Result<Vec<Requested>, Error>> + Send;

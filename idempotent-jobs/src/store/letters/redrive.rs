@@ -18,12 +18,15 @@ pub(in crate::store) const REOPENING: &str = "opening a dead letter again";
 pub(in crate::store) async fn requested<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     after: i64,
+    group: &str,
     jobs: &[&str],
     topics: &[&str],
 ) -> Result<Vec<Requested>, StoreError> {
     const DOING: &str = "looking for dead letters that are to be run again";
     let found = async {
-        DB::requested(conn, after, jobs, topics).await.map_err(|error: Error| StoreError::driver::<DB>(DOING, error))
+        DB::requested(conn, after, group, jobs, topics)
+            .await
+            .map_err(|error: Error| StoreError::driver::<DB>(DOING, error))
     };
     within(ANSWER, DOING, found).await
 }

@@ -110,17 +110,19 @@ impl LetterSql for Postgres {
     async fn requested(
         conn: &mut PgConnection,
         after: i64,
+        group: &str,
         jobs: &[&str],
         topics: &[&str],
     ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
             "SELECT id, job, topic FROM idempotent_jobs.dead_letters WHERE state = 'requested' \
-             AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2)) AND id > $3 ORDER BY id LIMIT $4",
+             AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2) AND \"group\" = $5) AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(jobs)
         .bind(topics)
         .bind(after)
         .bind(PAGE as i64)
+        .bind(group)
         .fetch_all(conn)
         .await?;
         Ok(rows.into_iter().map(|(id, job, topic)| Requested { id, job, topic }).collect())

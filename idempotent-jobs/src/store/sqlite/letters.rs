@@ -98,18 +98,20 @@ impl LetterSql for Sqlite {
     async fn requested(
         conn: &mut SqliteConnection,
         after: i64,
+        group: &str,
         jobs: &[&str],
         topics: &[&str],
     ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
             "SELECT id, job, topic FROM main.idempotent_jobs_dead_letters WHERE state = 'requested' \
-             AND (job IN (SELECT value FROM json_each($1)) OR job IS NULL AND topic IN (SELECT value FROM json_each($2))) \
+             AND (job IN (SELECT value FROM json_each($1)) OR job IS NULL AND topic IN (SELECT value FROM json_each($2)) AND \"group\" = $5) \
              AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(json(&jobs))
         .bind(json(&topics))
         .bind(after)
         .bind(PAGE as i64)
+        .bind(group)
         .fetch_all(conn)
         .await?;
         Ok(rows.into_iter().map(|(id, job, topic)| Requested { id, job, topic }).collect())
