@@ -13,6 +13,25 @@ use tests::wait_for;
 outbox_contract!(Kind::Postgres);
 
 /// Whatever the statistics say: they are of a table that was empty.
+/// A topic that is gone leaves as many as there are keys.
+#[test]
+fn out_05_a_quarter_of_a_million_set_aside_hold_up_no_reader() {
+    let bed = Bed::new(Kind::Postgres);
+    bed.database.run(
+        "INSERT INTO idempotent_jobs.outbox (topic, key, key_parts, partition_key, shard, ordered, size, state, attempts) \
+         SELECT 'gone', n::text, 'n', 'order ' || n, n % 32, true, 200, 'failed', 10 FROM generate_series(1, 250000) AS n; \
+         INSERT INTO idempotent_jobs.outbox (topic, key, key_parts, partition_key, shard, ordered, size) \
+         SELECT 'there', n::text, 'n', 'order ' || n, n % 32, true, 200 FROM generate_series(1, 8000) AS n; \
+         ANALYZE idempotent_jobs.outbox",
+    );
+    let began = std::time::Instant::now();
+    assert_eq!(bed.due(Wanted { rows: 8_000, bytes: 64 << 20, ..all() }).len(), 8_000);
+    let read = began.elapsed();
+    assert_eq!(wait_for(bed.store.hold(&(0..32).collect::<Vec<_>>())).expect("rows can be held"), 0);
+    // Some 60 ms each; with a look at all of them for each row it is a quarter of an hour.
+    assert!(began.elapsed() < Duration::from_secs(5), "{read:?} to read, {:?} in all", began.elapsed());
+}
+
 #[test]
 fn every_statement_of_a_relay_has_its_index() {
     let bed = Bed::new(Kind::Postgres);

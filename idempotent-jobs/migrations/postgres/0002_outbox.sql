@@ -24,8 +24,9 @@ CREATE TABLE idempotent_jobs.outbox (
     ordered       boolean NOT NULL,
     -- Bytes, roughly: relays bound by it what they hold.
     size          integer NOT NULL,
-    -- 'ready' may be sent; 'later' waits for `due_at`; 'failed' was set aside with `last_error`.
-    state         text NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'later', 'failed')),
+    -- 'ready' may be sent; 'later' waits for `due_at`; 'failed' was set aside with `last_error`;
+    -- 'held' lies behind such a one of its partition key.
+    state         text NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'later', 'failed', 'held')),
     due_at        timestamptz CHECK ((due_at IS NULL) = (state <> 'later')),
     -- Failures of this very record; trouble of the brokers is not counted.
     attempts      integer NOT NULL DEFAULT 0,
@@ -43,8 +44,12 @@ CREATE TABLE idempotent_jobs.outbox (
 -- What relays read, and how they delete.
 CREATE UNIQUE INDEX outbox_ready ON idempotent_jobs.outbox (shard, id) WHERE state = 'ready';
 CREATE INDEX outbox_later ON idempotent_jobs.outbox (due_at) WHERE state = 'later';
--- Those that failed, behind which others of their partition key wait.
-CREATE INDEX outbox_troubled ON idempotent_jobs.outbox (shard, id) WHERE attempts > 0;
+-- Those behind which others of their partition key wait; of that as much as an index takes.
+CREATE INDEX outbox_troubled ON idempotent_jobs.outbox (shard, pg_catalog."left"(partition_key, 200), id)
+    WHERE state <> 'ready' AND (attempts > 0 OR state = 'held');
+CREATE INDEX outbox_failed ON idempotent_jobs.outbox (shard, pg_catalog."left"(partition_key, 200), id)
+    WHERE state = 'failed';
+CREATE INDEX outbox_held ON idempotent_jobs.outbox (shard, id) WHERE state = 'held';
 
 -- Relays that are alive. `asleep`: it has nothing to do and wants to be woken by NOTIFY.
 CREATE TABLE idempotent_jobs.relays (
@@ -72,6 +77,9 @@ CREATE TABLE idempotent_jobs.answers (
     answered_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     PRIMARY KEY (scope, key)
 );
+
+-- For those who delete old ones.
+CREATE INDEX answers_at ON idempotent_jobs.answers (answered_at);
 
 -- An effect that was dropped midway may have left writes behind, and nobody waits who could undo
 -- them. So a claim without an answer is not committed, and nothing else of its transaction.

@@ -22,8 +22,9 @@ CREATE TABLE idempotent_jobs_outbox (
     ordered       INTEGER NOT NULL,
     -- Bytes, roughly: relays bound by it what they hold.
     size          INTEGER NOT NULL,
-    -- 'ready' may be sent; 'later' waits for `due_at`; 'failed' was set aside with `last_error`.
-    state         TEXT NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'later', 'failed')),
+    -- 'ready' may be sent; 'later' waits for `due_at`; 'failed' was set aside with `last_error`;
+    -- 'held' lies behind such a one of its partition key.
+    state         TEXT NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'later', 'failed', 'held')),
     due_at        TEXT CHECK ((due_at IS NULL) = (state <> 'later')),
     -- Failures of this very record; trouble of the brokers is not counted.
     attempts      INTEGER NOT NULL DEFAULT 0,
@@ -35,8 +36,11 @@ CREATE UNIQUE INDEX idempotent_jobs_outbox_key ON idempotent_jobs_outbox (topic,
 -- What relays read, and how they delete.
 CREATE UNIQUE INDEX idempotent_jobs_outbox_ready ON idempotent_jobs_outbox (shard, id) WHERE state = 'ready';
 CREATE INDEX idempotent_jobs_outbox_later ON idempotent_jobs_outbox (due_at) WHERE state = 'later';
--- Those that failed, behind which others of their partition key wait.
-CREATE INDEX idempotent_jobs_outbox_troubled ON idempotent_jobs_outbox (shard, id) WHERE attempts > 0;
+-- Those behind which others of their partition key wait.
+CREATE INDEX idempotent_jobs_outbox_troubled ON idempotent_jobs_outbox (topic, partition_key, id)
+    WHERE state <> 'ready' AND (attempts > 0 OR state = 'held');
+CREATE INDEX idempotent_jobs_outbox_failed ON idempotent_jobs_outbox (topic, partition_key, id) WHERE state = 'failed';
+CREATE INDEX idempotent_jobs_outbox_held ON idempotent_jobs_outbox (shard, id) WHERE state = 'held';
 
 -- Relays that are alive. PostgreSQL's wake each other by NOTIFY, which SQLite does not have.
 CREATE TABLE idempotent_jobs_relays (
@@ -67,6 +71,9 @@ CREATE TABLE idempotent_jobs_answers (
     answered_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;
+
+-- For those who delete old ones.
+CREATE INDEX idempotent_jobs_answers_at ON idempotent_jobs_answers (answered_at);
 
 -- Confirmed records that a relay was told to keep for a while, so that they can be sent again.
 CREATE TABLE idempotent_jobs_sent (

@@ -111,10 +111,7 @@ impl Key {
     /// The two cannot meet, since a form begins with `[`. The text holds no NUL, which PostgreSQL refuses: JSON
     /// writes it as `\u0000`, six characters.
     pub fn stored(&self) -> Cow<'_, str> {
-        if self.text.len() <= LONGEST_STORED {
-            return Cow::Borrowed(&self.text);
-        }
-        Cow::Owned(format!("sha256:{}", hex(&Sha256::digest(&self.text))))
+        stored(&self.text)
     }
 
     /// 8 bytes of its digest in hex: what logs and errors show instead of the key.
@@ -136,6 +133,14 @@ impl fmt::Debug for Key {
 /// [`Reason::KeyMissing`] when a part is no field of the message: a sender has no headers to read.
 pub fn outgoing<P>(parts: &[Part<P>], payload: &P) -> Result<(Key, String), Rejection> {
     Ok((Key::compute(parts, payload, &Headers::default())?, names(parts)))
+}
+
+/// As [`Key::stored`], of a text form; what is stored already stays as it is.
+pub(crate) fn stored(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST_STORED {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("sha256:{}", hex(&Sha256::digest(text))))
 }
 
 fn names<P>(parts: &[Part<P>]) -> String {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::key::stored;
 use crate::store::{Operate, StoreError, open_operate};
 
 pub use crate::store::SetAside;
@@ -47,7 +48,7 @@ impl Outbox {
     /// # Errors
     /// [`Error::Database`].
     pub async fn redrive(&self, topic: &str, key: Option<&str>) -> Result<u64, Error> {
-        self.0.redrive(topic, key).await.map_err(database)
+        self.0.redrive(topic, key.map(stored).as_deref()).await.map_err(database)
     }
 
     /// Gives up records that were set aside, of a topic or of one key of it; how many. They are
@@ -56,7 +57,7 @@ impl Outbox {
     /// # Errors
     /// [`Error::Database`].
     pub async fn discard(&self, topic: &str, key: Option<&str>) -> Result<u64, Error> {
-        self.0.discard(topic, key).await.map_err(database)
+        self.0.discard(topic, key.map(stored).as_deref()).await.map_err(database)
     }
 
     /// Sends a record once more that was sent, with the same key, for a receiver that lost it; how
@@ -66,7 +67,7 @@ impl Outbox {
     /// # Errors
     /// [`Error::Database`].
     pub async fn replay(&self, topic: &str, key: &str) -> Result<u64, Error> {
-        self.0.replay(topic, key).await.map_err(database)
+        self.0.replay(topic, &stored(key)).await.map_err(database)
     }
 }
 

@@ -38,7 +38,7 @@ impl std::fmt::Debug for SetAside {
     }
 }
 
-/// The port. Keys are whole, or as they are stored.
+/// The port. Keys are as they are stored.
 #[async_trait]
 pub trait Operate: Send + Sync + 'static {
     /// Records that were set aside, the oldest first.

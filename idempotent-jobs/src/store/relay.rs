@@ -138,7 +138,7 @@ pub type Share = fn(live: usize) -> usize;
 #[async_trait]
 pub trait RelayStore: Send + Sync + 'static {
     /// Rows that may be sent, in the order of their ids: those of a full shard take no other's
-    /// place. None of an ordered partition key of which a record failed and is not ready again.
+    /// place. None that lies behind one of its ordered partition key that failed and is not ready again.
     async fn due(&self, wanted: &Wanted) -> Result<Vec<Row>, StoreError>;
     /// Makes rows ready whose time has come, of any shard; how many.
     async fn promote(&self) -> Result<u64, StoreError>;
@@ -149,6 +149,10 @@ pub trait RelayStore: Send + Sync + 'static {
     async fn purge(&self, older: Duration) -> Result<u64, StoreError>;
     /// Records failures of rows whose shards `relay` owns; those of others are none of its business.
     async fn failed(&self, relay: &str, failures: &[Failure]) -> Result<(), StoreError>;
+    /// Moves rows that lie behind a set-aside one of their partition key out of the way of
+    /// [`due`](Self::due), and those back before which none is any more; how many. Fewer than a
+    /// thousand: there are no more.
+    async fn hold(&self, shards: &[Shard]) -> Result<u64, StoreError>;
     /// The relay lives: what it owns is its own for another [`LEASE`], and of what nobody owns it
     /// takes as much as its share lacks. `asleep`: it wants to be woken by enqueueing.
     async fn keep(&self, relay: &str, asleep: bool, share: Share) -> Result<Kept, StoreError>;

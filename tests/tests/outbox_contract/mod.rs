@@ -178,6 +178,48 @@ pub fn out_05_a_refused_row_holds_back_its_key_alone(bed: &Bed) {
     assert_eq!(bed.count("outbox", "WHERE state = 'failed' AND attempts = 2 AND due_at IS NULL"), 1);
 }
 
+pub fn out_05_what_lies_behind_a_set_aside_row_is_held_and_let_go(bed: &Bed) {
+    bed.keep("me");
+    let hold = || wait_for(bed.store.hold(&(0..32).collect::<Vec<_>>())).expect("rows can be held");
+    (0..4).for_each(|n| bed.put(row(n)));
+    bed.put(New { lane: Some("y"), ..row(4) });
+    bed.put(New { ordered: false, ..row(5) });
+    assert_eq!(hold(), 0);
+    bed.fail(bed.due(all())[0].place, None);
+    assert_eq!(hold(), 3);
+    bed.put(row(6));
+    assert_eq!(bed.keys(), ["[4]", "[5]"]);
+    assert_eq!(bed.count("outbox", "WHERE state = 'held'"), 3);
+
+    // Redriven it goes first, and those held go after it; what came later waits for them all the while.
+    let outbox = wait_for(Outbox::connect(bed.database.url())).expect("an operator can connect");
+    assert_eq!(wait_for(outbox.redrive("a", Some("[0]"))).expect("it can be redriven"), 1);
+    assert_eq!(bed.keys(), ["[0]", "[4]", "[5]"]);
+    assert_eq!(hold(), 3);
+    assert_eq!(bed.keys(), ["[0]", "[1]", "[2]", "[3]", "[4]", "[5]", "[6]"]);
+
+    bed.fail(bed.due(all())[0].place, None);
+    assert_eq!(hold(), 4);
+    assert_eq!(wait_for(outbox.discard("a", None)).expect("it can be discarded"), 1);
+    bed.put(row(7));
+    assert_eq!(bed.keys(), ["[4]", "[5]"], "none passes those that are held");
+    assert_eq!(hold(), 4);
+    assert_eq!(bed.keys(), ["[1]", "[2]", "[3]", "[4]", "[5]", "[6]", "[7]"]);
+}
+
+pub fn out_05_a_row_that_was_redriven_waits_for_none_behind_it(bed: &Bed) {
+    bed.keep("me");
+    bed.put(row(0));
+    bed.fail(bed.due(all())[0].place, None);
+    // Of the same key, set aside too: it was ready before the first one failed.
+    bed.put(New { lane: Some("z"), ..row(1) });
+    bed.fail(bed.due(all())[0].place, None);
+    bed.database.run(&format!("UPDATE {} SET partition_key = 'x'", bed.table("outbox")));
+    let outbox = wait_for(Outbox::connect(bed.database.url())).expect("an operator can connect");
+    assert_eq!(wait_for(outbox.redrive("a", Some("[0]"))).expect("it can be redriven"), 1);
+    assert_eq!(bed.keys(), ["[0]"]);
+}
+
 pub fn out_03_a_stale_relay_records_no_failure(bed: &Bed) {
     bed.keep("another");
     bed.put(row(0));
@@ -288,6 +330,8 @@ macro_rules! outbox_contract {
             only_what_was_asked_for_is_read,
             a_hot_shard_starves_nobody,
             out_05_a_refused_row_holds_back_its_key_alone,
+            out_05_what_lies_behind_a_set_aside_row_is_held_and_let_go,
+            out_05_a_row_that_was_redriven_waits_for_none_behind_it,
             out_03_a_stale_relay_records_no_failure,
             what_was_sent_goes_or_is_kept,
             relays_share_and_take_over,

@@ -177,6 +177,11 @@ impl RelayStore for Flaky {
         self.store.failed(relay, failures).await
     }
 
+    async fn hold(&self, shards: &[Shard]) -> Result<u64, StoreError> {
+        self.trouble()?;
+        self.store.hold(shards).await
+    }
+
     async fn keep(&self, relay: &str, asleep: bool, share: Share) -> Result<Kept, StoreError> {
         self.trouble()?;
         self.store.keep(relay, asleep, share).await

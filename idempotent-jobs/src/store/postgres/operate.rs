@@ -31,26 +31,26 @@ fn failed(doing: &'static str) -> impl FnOnce(Error) -> StoreError {
 const SET_ASIDE: &str = "\
 SELECT topic, coalesce(long_key, key), partition_key, event, attempts, coalesce(last_error, ''), \
     extract(epoch FROM pg_catalog.now() - enqueued_at)::float8, size \
-FROM idempotent_jobs.outbox WHERE attempts > 0 AND state = 'failed' ORDER BY id LIMIT $1";
+FROM idempotent_jobs.outbox WHERE state = 'failed' ORDER BY id LIMIT $1";
 
 const REDRIVE: &str = "\
 UPDATE idempotent_jobs.outbox SET state = 'ready', attempts = 0, last_error = NULL \
-WHERE attempts > 0 AND state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2 OR long_key = $2)";
+WHERE state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2)";
 
 const DISCARD: &str = "\
 DELETE FROM idempotent_jobs.outbox \
-WHERE attempts > 0 AND state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2 OR long_key = $2)";
+WHERE state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2)";
 
 /// The locks of enqueueing: the digest of topic, NUL and Kafka message key gives the stripe.
 const LOCK: &str = "\
 SELECT count(pg_catalog.pg_advisory_xact_lock(1768187246, stripe)) FROM ( \
     SELECT DISTINCT get_byte(sha256(convert_to(topic, 'UTF8') || '\\x00'::bytea || convert_to(partition_key, 'UTF8')), 0) \
-    FROM idempotent_jobs.sent WHERE topic = $1 AND (key = $2 OR long_key = $2) AND ordered AND partition_key IS NOT NULL \
+    FROM idempotent_jobs.sent WHERE topic = $1 AND key = $2 AND ordered AND partition_key IS NOT NULL \
     ORDER BY 1) AS s (stripe)";
 
 /// A new id: what was enqueued since is older.
 const REPLAY: &str = "\
-WITH back AS (DELETE FROM idempotent_jobs.sent WHERE topic = $1 AND (key = $2 OR long_key = $2) RETURNING *), \
+WITH back AS (DELETE FROM idempotent_jobs.sent WHERE topic = $1 AND key = $2 RETURNING *), \
 last AS (SELECT DISTINCT ON (topic, key) * FROM back ORDER BY topic, key, id DESC) \
 INSERT INTO idempotent_jobs.outbox (topic, key, long_key, key_parts, event, partition_key, payload, \
     header_names, header_values, shard, ordered, size) \
@@ -59,7 +59,8 @@ FROM last ON CONFLICT (topic, key) DO NOTHING";
 
 /// As enqueueing does.
 const CALL: &str = "\
-SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') WHERE EXISTS (SELECT FROM idempotent_jobs.relays WHERE asleep)";
+SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
+    WHERE asleep AND alive_until > pg_catalog.clock_timestamp())";
 
 #[async_trait]
 impl Operate for PostgresOperate {

@@ -12,14 +12,15 @@ use crate::store::relay::{CHANNEL, Failure, Kept, LEASE, Place, RelayStore, Row,
 use crate::store::{Dialect as _, StoreError};
 
 /// A table that fills to millions and empties again has statistics of some other hour, and a plan
-/// that reads all of it would be chosen by them one day. Every statement here has its index.
+/// that reads all of it would be chosen by them one day. Every statement here has its index. The
+/// price that is put on walking through a table would have the server compile the rest (`jit`).
 const INDEXES: &str = "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
-     SET enable_mergejoin = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
+     SET enable_mergejoin = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
      SET idle_in_transaction_session_timeout = 15000; SET default_transaction_read_only = off";
 
 /// What a crash of the server takes back of these is told again: a record is sent twice, with one key.
 const FORGETTING: &str = "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
-     SET enable_mergejoin = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
+     SET enable_mergejoin = off; SET jit = off; SET lock_timeout = 5000; SET statement_timeout = 15000; \
      SET idle_in_transaction_session_timeout = 15000; SET default_transaction_read_only = off; \
      SET synchronous_commit = off";
 
@@ -49,24 +50,59 @@ fn failed(doing: &'static str) -> impl FnOnce(Error) -> StoreError {
     move |error| StoreError::driver::<Postgres>(doing, error)
 }
 
-/// NOT IN, each time with a subquery: it becomes a hash table, on any server from 14 on.
-const DUE: &str = "\
-WITH troubled AS MATERIALIZED ( \
-    SELECT topic, partition_key FROM idempotent_jobs.outbox \
-    WHERE attempts > 0 AND shard = ANY ($1) AND state <> 'ready' AND ordered AND partition_key IS NOT NULL), \
-due AS ( \
+/// Whether `o` lies behind a record of its partition key that is in such a state. OFFSET keeps it a
+/// look into the index for each row: a set of all troubled records, however it is made, would be
+/// made for every read.
+macro_rules! behind {
+    ($state:literal) => {
+        concat!(
+            "(o.ordered AND EXISTS (SELECT FROM idempotent_jobs.outbox AS b WHERE b.shard = o.shard \
+             AND pg_catalog.\"left\"(b.partition_key, 200) = pg_catalog.\"left\"(o.partition_key, 200) \
+             AND ",
+            $state,
+            " AND b.ordered AND b.topic = o.topic AND b.partition_key = o.partition_key AND b.id < o.id OFFSET 0))"
+        )
+    };
+}
+
+/// NOT IN with a subquery: it becomes a hash table, on any server from 14 on.
+const DUE: &str = concat!(
+    "WITH due AS ( \
     SELECT o.* FROM unnest($1) AS s (shard) CROSS JOIN LATERAL ( \
         SELECT * FROM (SELECT * FROM idempotent_jobs.outbox \
             WHERE shard = s.shard AND state = 'ready' ORDER BY id LIMIT $7) AS o \
         WHERE o.id NOT IN (SELECT unnest($2::bigint[])) \
         AND o.topic <> ALL ($3) \
-        AND (NOT o.ordered OR o.partition_key IS NULL \
-            OR (o.topic, o.partition_key) NOT IN (SELECT topic, partition_key FROM troubled)) \
-        ORDER BY o.id LIMIT $4) AS o), \
+        AND NOT ",
+    behind!("b.state <> 'ready' AND (b.attempts > 0 OR b.state = 'held')"),
+    " ORDER BY o.id LIMIT $4) AS o), \
 summed AS (SELECT *, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before FROM due) \
 SELECT shard, id, topic, coalesce(long_key, key), key_parts, event, partition_key, payload, \
     header_names, header_values, ordered, size, attempts \
-FROM summed WHERE before < $5 ORDER BY id LIMIT $6";
+FROM summed WHERE before < $5 ORDER BY id LIMIT $6"
+);
+
+const ANY_FAILED: &str = "\
+SELECT EXISTS (SELECT FROM idempotent_jobs.outbox WHERE shard = ANY ($1) AND state = 'failed'), \
+    EXISTS (SELECT FROM idempotent_jobs.outbox WHERE shard = ANY ($1) AND state = 'held')";
+
+/// Of each shard the first ready rows: those before them leave, and then these are the first.
+const HOLD: &str = concat!(
+    "UPDATE idempotent_jobs.outbox SET state = 'held' WHERE ctid = ANY (ARRAY( \
+    SELECT o.ctid FROM unnest($1) AS s (shard) CROSS JOIN LATERAL ( \
+        SELECT * FROM (SELECT ctid, * FROM idempotent_jobs.outbox \
+            WHERE shard = s.shard AND state = 'ready' ORDER BY id LIMIT 5000) AS o WHERE ",
+    behind!("b.state = 'failed'"),
+    ") AS o LIMIT 1000)) AND state = 'ready'"
+);
+
+/// What they were behind is gone or goes again.
+const LET_GO: &str = concat!(
+    "UPDATE idempotent_jobs.outbox SET state = 'ready' WHERE ctid = ANY (ARRAY( \
+    SELECT o.ctid FROM idempotent_jobs.outbox AS o WHERE o.shard = ANY ($1) AND o.state = 'held' AND NOT ",
+    behind!("b.state = 'failed'"),
+    " LIMIT 10000)) AND state = 'held'"
+);
 
 const PROMOTE: &str = "\
 UPDATE idempotent_jobs.outbox SET state = 'ready', due_at = NULL WHERE ctid = ANY (ARRAY( \
@@ -192,6 +228,14 @@ impl RelayStore for PostgresRelay {
         Ok(())
     }
 
+    async fn hold(&self, shards: &[Shard]) -> Result<u64, StoreError> {
+        const DOING: &str = "holding what lies behind records that were set aside";
+        let mut line = self.keeper.take().await?;
+        let moved = hold(&mut line, shards).await.map_err(failed(DOING))?;
+        line.done();
+        Ok(moved)
+    }
+
     async fn keep(&self, relay: &str, asleep: bool, share: Share) -> Result<Kept, StoreError> {
         const DOING: &str = "renewing the relay's lease";
         let mut line = self.keeper.take().await?;
@@ -262,6 +306,17 @@ async fn record(conn: &mut PgConnection, relay: &str, failures: &[Failure]) -> R
             .await?;
     }
     tx.commit().await
+}
+
+async fn hold(conn: &mut PgConnection, shards: &[Shard]) -> Result<u64, Error> {
+    let (failed, held): (bool, bool) = sqlx::query_as(ANY_FAILED).bind(shards).fetch_one(&mut *conn).await?;
+    let mut moved = 0;
+    for (sql, any) in [(LET_GO, held), (HOLD, failed)] {
+        if any {
+            moved += sqlx::query(sql).bind(shards).execute(&mut *conn).await?.rows_affected();
+        }
+    }
+    Ok(moved)
 }
 
 async fn keep(conn: &mut PgConnection, relay: &str, asleep: bool, share: Share) -> Result<Kept, Error> {

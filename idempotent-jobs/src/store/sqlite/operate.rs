@@ -30,25 +30,25 @@ fn failed(doing: &'static str) -> impl FnOnce(Error) -> StoreError {
 const SET_ASIDE: &str = "\
 SELECT topic, coalesce(long_key, key), partition_key, event, attempts, coalesce(last_error, ''), \
     (julianday('now') - julianday(enqueued_at)) * 86400.0, size \
-FROM main.idempotent_jobs_outbox WHERE attempts > 0 AND state = 'failed' ORDER BY id LIMIT $1";
+FROM main.idempotent_jobs_outbox WHERE state = 'failed' ORDER BY id LIMIT $1";
 
 const REDRIVE: &str = "\
 UPDATE main.idempotent_jobs_outbox SET state = 'ready', attempts = 0, last_error = NULL \
-WHERE attempts > 0 AND state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2 OR long_key = $2)";
+WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)";
 
 const DISCARD: &str = "\
 DELETE FROM main.idempotent_jobs_outbox \
-WHERE attempts > 0 AND state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2 OR long_key = $2)";
+WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)";
 
 /// A new id: what was enqueued since is older. Of several that were sent under one key, the last.
 const REPLAY: &str = "\
 INSERT INTO main.idempotent_jobs_outbox (topic, key, long_key, key_parts, event, partition_key, payload, \
     headers, shard, ordered, size) \
 SELECT topic, key, long_key, key_parts, event, partition_key, payload, headers, shard, ordered, size \
-FROM main.idempotent_jobs_sent WHERE topic = $1 AND (key = $2 OR long_key = $2) ORDER BY id DESC LIMIT 1 \
+FROM main.idempotent_jobs_sent WHERE topic = $1 AND key = $2 ORDER BY id DESC LIMIT 1 \
 ON CONFLICT (topic, key) DO NOTHING";
 
-const REPLAYED: &str = "DELETE FROM main.idempotent_jobs_sent WHERE topic = $1 AND (key = $2 OR long_key = $2)";
+const REPLAYED: &str = "DELETE FROM main.idempotent_jobs_sent WHERE topic = $1 AND key = $2";
 
 #[async_trait]
 impl Operate for SqliteOperate {

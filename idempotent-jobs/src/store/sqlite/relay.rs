@@ -36,26 +36,64 @@ fn failed(doing: &'static str) -> impl FnOnce(Error) -> StoreError {
     move |error| StoreError::driver::<Sqlite>(doing, error)
 }
 
+/// Whether a row lies behind a record of its partition key that is in such a state.
+macro_rules! behind {
+    ($row:literal, $state:literal) => {
+        concat!(
+            "(",
+            $row,
+            ".ordered AND EXISTS (SELECT 1 FROM main.idempotent_jobs_outbox AS b WHERE b.topic = ",
+            $row,
+            ".topic AND b.partition_key = ",
+            $row,
+            ".partition_key AND ",
+            $state,
+            " AND b.ordered AND b.id < ",
+            $row,
+            ".id))"
+        )
+    };
+}
+
 /// SQLite has no arrays, they come as JSON; and no LATERAL, but an IN with a LIMIT of its own for
 /// each shard does the same.
-const DUE: &str = "\
-WITH troubled AS MATERIALIZED ( \
-    SELECT topic, partition_key FROM main.idempotent_jobs_outbox \
-    WHERE attempts > 0 AND shard IN (SELECT value FROM json_each($1)) AND state <> 'ready' \
-    AND ordered AND partition_key IS NOT NULL), \
-due AS ( \
+const DUE: &str = concat!(
+    "WITH due AS ( \
     SELECT o.* FROM json_each($1) AS s CROSS JOIN main.idempotent_jobs_outbox AS o ON o.id IN ( \
         SELECT i.id FROM (SELECT * FROM main.idempotent_jobs_outbox \
             WHERE shard = s.value AND state = 'ready' ORDER BY id LIMIT $7) AS i \
         WHERE i.id NOT IN (SELECT value FROM json_each($2)) \
         AND i.topic NOT IN (SELECT value FROM json_each($3)) \
-        AND (NOT i.ordered OR i.partition_key IS NULL \
-            OR (i.topic, i.partition_key) NOT IN (SELECT topic, partition_key FROM troubled)) \
-        ORDER BY i.id LIMIT $4)), \
+        AND NOT ",
+    behind!("i", "b.state <> 'ready' AND (b.attempts > 0 OR b.state = 'held')"),
+    " ORDER BY i.id LIMIT $4)), \
 summed AS (SELECT *, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before FROM due) \
 SELECT shard, id, topic, coalesce(long_key, key), key_parts, event, partition_key, payload, \
     headers, ordered, size, attempts \
-FROM summed WHERE before < $5 ORDER BY id LIMIT $6";
+FROM summed WHERE before < $5 ORDER BY id LIMIT $6"
+);
+
+const ANY_FAILED: &str = "\
+SELECT EXISTS (SELECT 1 FROM main.idempotent_jobs_outbox WHERE state = 'failed'), \
+    EXISTS (SELECT 1 FROM main.idempotent_jobs_outbox WHERE state = 'held')";
+
+/// Of each shard the first ready rows: those before them leave, and then these are the first.
+const HOLD: &str = concat!(
+    "UPDATE main.idempotent_jobs_outbox SET state = 'held' WHERE id IN ( \
+    SELECT o.id FROM main.idempotent_jobs_outbox AS o WHERE o.shard IN (SELECT value FROM json_each($1)) \
+    AND o.state = 'ready' AND ",
+    behind!("o", "b.state = 'failed'"),
+    " LIMIT 1000)"
+);
+
+/// What they were behind is gone or goes again.
+const LET_GO: &str = concat!(
+    "UPDATE main.idempotent_jobs_outbox SET state = 'ready' WHERE id IN ( \
+    SELECT o.id FROM main.idempotent_jobs_outbox AS o WHERE o.shard IN (SELECT value FROM json_each($1)) \
+    AND o.state = 'held' AND NOT ",
+    behind!("o", "b.state = 'failed'"),
+    " LIMIT 10000)"
+);
 
 const PROMOTE: &str = "\
 UPDATE main.idempotent_jobs_outbox SET state = 'ready', due_at = NULL WHERE id IN ( \
@@ -175,6 +213,14 @@ impl RelayStore for SqliteRelay {
         Ok(())
     }
 
+    async fn hold(&self, shards: &[Shard]) -> Result<u64, StoreError> {
+        const DOING: &str = "holding what lies behind records that were set aside";
+        let mut line = self.keeper.take().await?;
+        let moved = hold(&mut line, &json(&shards)).await.map_err(failed(DOING))?;
+        line.done();
+        Ok(moved)
+    }
+
     async fn keep(&self, relay: &str, asleep: bool, share: Share) -> Result<Kept, StoreError> {
         const DOING: &str = "renewing the relay's lease";
         let mut line = self.keeper.take().await?;
@@ -223,6 +269,17 @@ async fn sent(conn: &mut SqliteConnection, ids: &str, keep: bool) -> Result<(), 
     }
     sqlx::query(GONE).bind(ids).execute(&mut *tx).await?;
     tx.commit().await
+}
+
+async fn hold(conn: &mut SqliteConnection, shards: &str) -> Result<u64, Error> {
+    let (failed, held): (bool, bool) = sqlx::query_as(ANY_FAILED).fetch_one(&mut *conn).await?;
+    let mut moved = 0;
+    for (sql, any) in [(LET_GO, held), (HOLD, failed)] {
+        if any {
+            moved += sqlx::query(sql).bind(shards).execute(&mut *conn).await?.rows_affected();
+        }
+    }
+    Ok(moved)
 }
 
 async fn keep(conn: &mut SqliteConnection, relay: &str, asleep: bool, share: Share) -> Result<Kept, Error> {
