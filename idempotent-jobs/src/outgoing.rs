@@ -137,21 +137,23 @@ impl Outgoing {
         })
     }
 
-    /// A further header; names may repeat, and keep their order.
+    /// A further header; names may repeat, and keep their order. `idempotency-key`,
+    /// `idempotency-key-parts` and `event` are made from the message, and refused when it is enqueued.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push((name.into(), Some(value.into())));
         self
     }
 
-    /// Not to be sent before this time, by this machine's clock. A record that waits holds up
-    /// nothing: later ones of its Kafka message key pass it.
+    /// Not to be sent before this time, by this machine's clock; at once when it is over. A record
+    /// that waits holds up nothing: later ones of its Kafka message key pass it. Beyond the year
+    /// 9999 is never.
     pub fn deliver_at(mut self, time: SystemTime) -> Self {
         self.due = Due::At(time);
         self
     }
 
     /// Not to be sent before so long after it was enqueued, by the database's clock; see
-    /// [`deliver_at`](Self::deliver_at).
+    /// [`deliver_at`](Self::deliver_at). Beyond some 4,000 years is never.
     pub fn after(mut self, wait: Duration) -> Self {
         self.due = Due::After(wait);
         self

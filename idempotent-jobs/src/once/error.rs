@@ -19,8 +19,8 @@ pub enum OnceError<E> {
         /// 8 bytes of the key's digest in hex.
         key_hash: String,
     },
-    /// The key is empty, which is what a caller without one sends: HTTP 400.
-    #[error("the key is empty, and `{scope}` needs one for each effect")]
+    /// The key is empty, or a text in it, which is what a caller without one sends: HTTP 400.
+    #[error("the key is empty, or a text in it, and `{scope}` needs one for each effect")]
     KeyMissing {
         /// The scope of the key.
         scope: String,

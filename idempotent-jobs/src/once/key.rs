@@ -5,8 +5,8 @@ use crate::key::{Key, KeyPart, KeyValue};
 
 /// A key of [`once`](super::once()): one value or a tuple of values, each of which can be a [`KeyPart`].
 ///
-/// `"42"` and `42` differ, and so do `("a", "bc")` and `("ab", "c")`. A key of empty texts alone is refused; an
-/// empty one beside others is a value, so refuse it yourself where a caller without a key sends it.
+/// `"42"` and `42` differ, and so do `("a", "bc")` and `("ab", "c")`. A key with an empty text in it is refused: that
+/// is what a caller without one sends.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "not a key",
@@ -46,7 +46,7 @@ tuples! {
 pub(super) fn of<E>(scope: &str, key: &impl OnceKey) -> Result<Key, OnceError<E>> {
     let parts = key.parts();
     let empty = |part: &KeyValue<'_>| matches!(part, KeyValue::Text(text) if text.is_empty());
-    if parts.iter().all(empty) {
+    if parts.iter().any(empty) {
         return Err(OnceError::KeyMissing { scope: scope.to_owned() });
     }
     Ok(Key::new(parts))

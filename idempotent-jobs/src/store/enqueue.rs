@@ -6,6 +6,7 @@
 use sqlx::Error;
 
 use super::Tx;
+use super::describe::describe;
 use super::dialect::Dialect;
 use super::handle::Notes;
 use super::savepoint::Savepoint;
@@ -32,7 +33,10 @@ pub enum Enqueued {
 }
 
 /// Why a record is not in the outbox.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints the same text as `Display`, with the database's own: it is what a `main`
+/// returning it shows.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum EnqueueError {
     /// The message cannot become a record.
@@ -63,6 +67,12 @@ pub enum EnqueueError {
     /// The database refused, or is away.
     #[error("the outbox cannot be written{}", hint(.0))]
     Database(#[source] Error),
+}
+
+impl std::fmt::Debug for EnqueueError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&describe(self))
+    }
 }
 
 /// The tables are not there: no table, schema or constraint on PostgreSQL.
