@@ -8,38 +8,51 @@ use sqlx::{Error, PgConnection};
 use crate::outgoing::{Due, Outgoing};
 use crate::store::enqueue::{Row as Found, Waiting};
 
-/// One trip: the locks first (1768187246 is one half of their numbers, the stripe the other), then
-/// the rows, whose ids are drawn behind them, and a call to relays that are asleep. Calling always would make all
-/// commits of the database wait for each other, since NOTIFY takes a lock of the whole server
-/// while it commits.
+/// A call to relays that are asleep. Calling always would make all commits of the database wait for
+/// each other, since NOTIFY takes a lock of the whole server while it commits.
+macro_rules! call {
+    () => {
+        "(SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
+         WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL"
+    };
+}
+
+/// One record that is due now: what is mostly enqueued, and cheaper than one of [`MANY`].
 ///
-/// OFFSET keeps the subquery of the locks as it is: it is run before the first row is made.
-macro_rules! statement {
-    ($rows:literal) => {
+/// The lock first (1768187246 is one half of its number, the stripe the other), then the row, whose
+/// id is drawn behind it. OFFSET keeps the subquery as it is: it is run before the row is made.
+macro_rules! one {
+    ($from:literal) => {
         concat!(
-            "INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
-             shard, size, header_names, header_values, ordered, state, due_at) \
-             SELECT r.*, $10, $11, $12, CASE WHEN $13::bigint IS NULL AND $14::bigint IS NULL THEN 'ready' ELSE 'later' END, \
-             COALESCE(timestamptz 'epoch' + $13 * interval '1 microsecond', \
-             pg_catalog.clock_timestamp() + $14 * interval '1 microsecond') \
-             FROM (SELECT pg_catalog.count(*) FROM (SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) \
-             FROM pg_catalog.unnest($15::integer[]) AS stripe OFFSET 0) AS turn) AS locked, ",
-            $rows,
-            " AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key, \
-             (SELECT pg_catalog.pg_notify('idempotent_jobs_outbox', '') \
-             WHERE EXISTS (SELECT FROM idempotent_jobs.relays \
-             WHERE asleep AND alive_until > pg_catalog.clock_timestamp())) IS NULL"
+            "INSERT INTO idempotent_jobs.outbox (topic, key, long_key, key_parts, event, partition_key, payload, \
+             shard, size, header_names, header_values, ordered) \
+             SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, $8::smallint, $9::integer, \
+             $10::text[], $11::bytea[], $12::integer IS NOT NULL ",
+            $from,
+            " ON CONFLICT (topic, key) DO NOTHING RETURNING ",
+            call!()
         )
     };
 }
 
-const ONE: &str = statement!(
-    "(SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, $8::smallint, $9::integer)"
-);
+const ONE: &str = one!("FROM (SELECT pg_catalog.pg_advisory_xact_lock(1768187246, $12) OFFSET 0) AS turn");
 
-// Of several arrays, `unnest` is syntax and bears no schema.
-const MANY: &str = statement!(
-    "unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::smallint[], $9::integer[])"
+const ONE_UNORDERED: &str = one!("");
+
+/// The same of many records, or of one with more to it: all the locks, then the rows in their order.
+///
+/// Of several arrays, `unnest` is syntax and bears no schema.
+const MANY: &str = concat!(
+    "INSERT INTO idempotent_jobs.outbox AS o (topic, key, long_key, key_parts, event, partition_key, payload, \
+     shard, size, header_names, header_values, ordered, state, due_at) \
+     SELECT r.*, $10, $11, $12, CASE WHEN $13::bigint IS NULL AND $14::bigint IS NULL THEN 'ready' ELSE 'later' END, \
+     COALESCE(timestamptz 'epoch' + $13 * interval '1 microsecond', \
+     pg_catalog.clock_timestamp() + $14 * interval '1 microsecond') \
+     FROM (SELECT pg_catalog.count(*) FROM (SELECT pg_catalog.pg_advisory_xact_lock(1768187246, stripe) \
+     FROM pg_catalog.unnest($15::integer[]) AS stripe OFFSET 0) AS turn) AS locked, \
+     unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::smallint[], \
+     $9::integer[]) AS r ON CONFLICT (topic, key) DO NOTHING RETURNING o.topic, o.key, ",
+    call!()
 );
 
 /// Stores records of equal headers and due time: of each whether it is new.
@@ -48,21 +61,20 @@ pub(super) async fn enqueue(
     records: &[Outgoing],
     stripes: &[i32],
 ) -> Result<Vec<bool>, Error> {
-    let stored = match records {
-        [] => return Ok(Vec::new()),
-        [record] => one(conn, record, stripes).await?,
-        records => many(conn, records, stripes).await?,
-    };
-    Ok(which(records, stored.into_iter().map(|(topic, key, _)| (topic, key)).collect()))
+    match (records, stripes) {
+        ([], _) => Ok(Vec::new()),
+        ([record], [stripe]) if record.ordered && record.due == Due::Now => {
+            Ok(vec![one(conn, record, Some(*stripe)).await?])
+        }
+        ([record], []) if !record.ordered && record.due == Due::Now => Ok(vec![one(conn, record, None).await?]),
+        _ => Ok(which(records, many(conn, records, stripes).await?)),
+    }
 }
 
-type Stored = Vec<(String, String, bool)>;
-
-async fn one(conn: &mut PgConnection, record: &Outgoing, stripes: &[i32]) -> Result<Stored, Error> {
+async fn one(conn: &mut PgConnection, record: &Outgoing, stripe: Option<i32>) -> Result<bool, Error> {
     let row = Row::of(record);
     let (names, values) = headers(record);
-    let (at, after) = due(record.due);
-    sqlx::query_as(ONE)
+    let stored = sqlx::query(if stripe.is_some() { ONE } else { ONE_UNORDERED })
         .bind(record.topic)
         .bind(row.key)
         .bind(row.long_key)
@@ -74,20 +86,19 @@ async fn one(conn: &mut PgConnection, record: &Outgoing, stripes: &[i32]) -> Res
         .bind(row.size)
         .bind(names)
         .bind(values)
-        .bind(record.ordered)
-        .bind(at)
-        .bind(after)
-        .bind(stripes)
-        .fetch_all(conn)
-        .await
+        .bind(stripe)
+        .execute(conn)
+        .await?;
+    Ok(stored.rows_affected() == 1)
 }
 
-async fn many(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) -> Result<Stored, Error> {
+/// Topic and key of those that were stored.
+async fn many(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) -> Result<Vec<(String, String)>, Error> {
     let first = &records[0];
     let rows: Vec<Row<'_>> = records.iter().map(Row::of).collect();
     let (names, values) = headers(first);
     let (at, after) = due(first.due);
-    sqlx::query_as(MANY)
+    let stored: Vec<(String, String, bool)> = sqlx::query_as(MANY)
         .bind(records.iter().map(|record| record.topic).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.long_key).collect::<Vec<_>>())
@@ -104,7 +115,8 @@ async fn many(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) ->
         .bind(after)
         .bind(stripes)
         .fetch_all(conn)
-        .await
+        .await?;
+    Ok(stored.into_iter().map(|(topic, key, _)| (topic, key)).collect())
 }
 
 /// What waits under a record's key.
