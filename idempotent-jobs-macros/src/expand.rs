@@ -121,12 +121,23 @@ fn settings(settings: &Settings) -> TokenStream {
         let level = Ident::new(isolation.variant, Span::call_site());
         quote_spanned!(here(isolation.word.span())=> .isolation(__p::Isolation::#level))
     });
+    let fate = |fate: Option<&'static str>, option: TokenStream| {
+        fate.map(|fate| {
+            let fate = Ident::new(fate, Span::call_site());
+            quote!(.#option(__p::Fate::#fate))
+        })
+    };
+    let on_exhausted = fate(settings.on_exhausted, quote!(on_exhausted));
+    let on_conflict = fate(settings.on_conflict, quote!(on_conflict));
+    let on_tombstone = fate(settings.on_tombstone, quote!(on_tombstone));
     let ordering = settings.ordering.map(|ordering| {
         let ordering = Ident::new(ordering, Span::call_site());
         quote!(.ordering(__p::Ordering::#ordering))
     });
     let shared_tx = settings.shared_tx.map(|limit| quote!(.shared_tx(#limit)));
-    quote! { #event #compare #retries #backoff #timeout #isolation #ordering #shared_tx }
+    quote! {
+        #event #compare #retries #backoff #timeout #isolation #on_exhausted #on_conflict #on_tombstone #ordering #shared_tx
+    }
 }
 
 /// `impl JobMessage`.

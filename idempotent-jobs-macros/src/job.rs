@@ -8,7 +8,7 @@ use syn::{Attribute, Ident, LitInt, Meta, Token};
 
 use crate::args::Args;
 use crate::duration::{self, Backoff};
-use crate::errors::Errors;
+use crate::errors::{Errors, quoted};
 use crate::expand;
 use crate::key::{self, Part};
 use crate::names;
@@ -43,6 +43,9 @@ pub(crate) struct Settings {
     pub(crate) backoff: Option<Backoff>,
     pub(crate) timeout: Option<u64>,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) on_exhausted: Option<&'static str>,
+    pub(crate) on_conflict: Option<&'static str>,
+    pub(crate) on_tombstone: Option<&'static str>,
     pub(crate) ordering: Option<&'static str>,
     pub(crate) shared_tx: Option<usize>,
 }
@@ -90,6 +93,9 @@ impl Job {
             backoff: args.backoff.and_then(errors, |text| duration::backoff(&text)).ok(),
             timeout: args.timeout.and_then(errors, |text| duration::timeout(&text)).ok(),
             isolation: args.isolation.and_then(errors, isolation).ok(),
+            on_exhausted: args.on_exhausted.and_then(errors, |word| fate("on_exhausted", EXHAUSTED, &word)).ok(),
+            on_conflict: args.on_conflict.and_then(errors, |word| fate("on_conflict", CONFLICT, &word)).ok(),
+            on_tombstone: args.on_tombstone.and_then(errors, |word| fate("on_tombstone", TOMBSTONE, &word)).ok(),
             ordering: args.ordering.and_then(errors, |word| ordering(&word)).ok(),
             shared_tx: args.shared_tx.and_then(errors, |number| several("shared_tx", &number)).ok(),
         };
@@ -174,6 +180,21 @@ fn several(option: &str, number: &LitInt) -> syn::Result<usize> {
             Err(syn::Error::new(number.span(), text))
         }
     }
+}
+
+/// Words for what becomes of a message that cannot be processed, and their variants.
+type Fates = &'static [(&'static str, &'static str)];
+
+const EXHAUSTED: Fates = &[("dead_letter", "DeadLetter"), ("stop", "Stop")];
+const CONFLICT: Fates = &[("dead_letter", "DeadLetter"), ("skip", "Skip"), ("fail", "Stop")];
+const TOMBSTONE: Fates = &[("dead_letter", "DeadLetter"), ("skip", "Skip")];
+
+fn fate(option: &str, fates: Fates, word: &Ident) -> syn::Result<&'static str> {
+    let found = fates.iter().find(|(name, _)| word == name);
+    found.map(|(_, variant)| *variant).ok_or_else(|| {
+        let words = quoted(fates.iter().map(|(name, _)| name)).replace(" and ", " or ");
+        syn::Error::new(word.span(), format!("`{word}` is nothing that `{option}` can do: write {words}"))
+    })
 }
 
 fn ordering(word: &Ident) -> syn::Result<&'static str> {

@@ -42,12 +42,23 @@ use proc_macro::TokenStream;
 /// | `backoff` | the waits between attempts, `"100ms..30s"` | `"100ms..30s"` |
 /// | `timeout` | the whole attempt, `"30s"` | `"30s"` |
 /// | `isolation` | `read_committed`, `repeatable_read`, `serializable` | `read_committed` |
+/// | `on_exhausted` | a message that cannot be processed: `dead_letter`, `stop` | `dead_letter` |
+/// | `on_conflict` | a key that comes again with other content: `dead_letter`, `skip`, `fail` | `dead_letter` |
+/// | `on_tombstone` | a message without a payload: `dead_letter`, `skip` | `dead_letter` |
 /// | `ordering` | which messages wait for each other: `key`, `partition`, `none` | `key` |
 /// | `shared_tx` | up to how many jobs share a transaction, 2 to 1000 | each has its own |
 /// | `batch` | up to how many payloads the function takes at once, 2 to 1000 | one |
 ///
 /// A key that is too narrow loses work: with `key = "order_id"` the message that ships an order
 /// is a duplicate of the one that charged it. Name every field that tells two effects apart.
+///
+/// # What cannot be processed
+/// A message whose attempts are used up, that its handler gives up (`.terminal()`), or that cannot be read or
+/// keyed becomes a dead letter: it is written whole to the database, with the reason, before its
+/// offset moves, and the worker goes on. `idempotent_jobs::dead_letters` shows it and runs it again. With
+/// `on_exhausted = stop` the worker stops before its offset instead. `on_conflict = fail` does the same
+/// for a key that was used with other content, and `skip` passes over such a message, whose content is then
+/// lost: it is counted and logged.
 ///
 /// # Order
 /// Messages that wait for each other are handled one after the other, in the order of the log.
@@ -76,7 +87,7 @@ use proc_macro::TokenStream;
 /// * Messages that wait for each other by `ordering` come in the order of the log.
 /// * `timeout` is for the whole batch.
 /// * If it fails, all of it is undone and it is run again one by one, each alone in its `Vec`:
-///   the message that is to blame retries, and stops the worker in the end, by itself.
+///   the message that is to blame retries, and is given up in the end, by itself.
 ///
 /// A payload that is an array itself goes behind a type of its own, `struct Charges(Vec<Charge>)`.
 #[proc_macro_attribute]

@@ -63,7 +63,7 @@ fn a_job_with_everything() {
         topic = "orders", key = "order_id, customer.id, header(ce_id), r#type, pair.0",
         name = "orders.charge", event = "charged", compare = "amount_cents, customer.id",
         retries = 3, backoff = "50ms..1m", timeout = "10s", isolation = serializable,
-        ordering = partition, shared_tx = 50,
+        on_exhausted = stop, on_conflict = fail, on_tombstone = skip, ordering = partition, shared_tx = 50,
     };
     let item = quote! {
         /// Charges.

@@ -14,6 +14,8 @@ pub use crate::key::{KeyPart, KeyValue, Part};
 pub use crate::outgoing::{JobMessage, message};
 pub use crate::registry::{Registered, Registration, register};
 
+pub use crate::error::Fate;
+
 use crate::error::{JobError, JobResult};
 
 /// What a job may return.
@@ -71,6 +73,7 @@ pub mod kafka {
 /// The port to the databases, for the tests of this workspace.
 pub mod store {
     pub use crate::context::Isolation;
+    pub use crate::error::Rejection;
     pub use crate::fingerprint::Fingerprint;
     pub use crate::key::Key;
     pub use crate::store::*;

@@ -1,6 +1,7 @@
 //! Errors: [`JobError`] for the authors of jobs, [`Error`] for those who operate them.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::message::Coordinates;
 
@@ -8,7 +9,8 @@ use crate::message::Coordinates;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// What a job returns: `Ok(())` commits, an error rolls back and retries, a
-/// [terminal](JobError::terminal) one gives up at once.
+/// [terminal](JobError::terminal) one gives up at once. An error can also be a decision:
+/// [not now](JobError::snooze), or [not at all](JobError::discard).
 pub type JobResult = Result<(), JobError>;
 
 /// Why an attempt of a job failed.
@@ -17,18 +19,75 @@ pub type JobResult = Result<(), JobError>;
 /// [`std::error::Error`], so that the conversion from every error type stays possible.
 pub struct JobError {
     source: BoxError,
-    terminal: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Retry,
+    Terminal,
+    Snooze(Duration),
+    Discard,
 }
 
 impl JobError {
     /// An error that no retry can mend: the message is given up at once.
     pub fn terminal(error: impl Into<BoxError>) -> Self {
-        Self { source: error.into(), terminal: true }
+        Self { source: error.into(), kind: Kind::Terminal }
+    }
+
+    /// Not now: what was written is rolled back, and the message comes again after this time. It costs no
+    /// attempt. Meanwhile the messages that wait for this one wait, all others go on.
+    ///
+    /// The wait is kept in memory: after a restart the message comes at once. While it waits its offset stays,
+    /// and behind 10,000 messages its partition is read no further.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use idempotent_jobs::prelude::*;
+    /// # fn example(is_open: bool) -> JobResult {
+    /// if !is_open {
+    ///     return Err(JobError::snooze(Duration::from_secs(60)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn snooze(wait: Duration) -> Self {
+        Self { source: format!("snoozed for {wait:?}").into(), kind: Kind::Snooze(wait) }
+    }
+
+    /// Not at all: what was written is rolled back, and the message counts as done. Its key is claimed as
+    /// by any other, so that it is a duplicate when it comes again; the reason is logged.
+    ///
+    /// ```
+    /// # use idempotent_jobs::prelude::*;
+    /// # fn example(is_closed: bool) -> JobResult {
+    /// if is_closed {
+    ///     return Err(JobError::discard("the account is closed"));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn discard(why: impl Into<BoxError>) -> Self {
+        Self { source: why.into(), kind: Kind::Discard }
     }
 
     /// Whether the message is given up without further attempts.
     pub fn is_terminal(&self) -> bool {
-        self.terminal
+        self.kind == Kind::Terminal
+    }
+
+    /// How long the message is to wait, if it was [snoozed](Self::snooze).
+    pub fn snoozed(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::Snooze(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// Whether the message counts as done [without effect](Self::discard).
+    pub fn is_discard(&self) -> bool {
+        self.kind == Kind::Discard
     }
 
     /// The error as the handler raised it.
@@ -39,13 +98,18 @@ impl JobError {
 
 impl<E: Into<BoxError>> From<E> for JobError {
     fn from(error: E) -> Self {
-        Self { source: error.into(), terminal: false }
+        Self { source: error.into(), kind: Kind::Retry }
     }
 }
 
 impl fmt::Debug for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.terminal { "terminal" } else { "retry" };
+        let kind = match self.kind {
+            Kind::Retry => "retry",
+            Kind::Terminal => "terminal",
+            Kind::Snooze(_) => "snooze",
+            Kind::Discard => "discard",
+        };
         write!(f, "{kind}: {}", Chain(&*self.source))
     }
 }
@@ -145,6 +209,18 @@ impl fmt::Display for Reason {
     }
 }
 
+/// What becomes of a message that cannot be processed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It is kept whole as a [dead letter](crate::dead_letters) before its offset moves, and the worker goes on.
+    #[default]
+    DeadLetter,
+    /// It is passed over and counted; nothing is kept of it.
+    Skip,
+    /// The worker stops before its offset.
+    Stop,
+}
+
 /// A message that cannot be processed: which rule it broke, and the words for a person.
 #[derive(Debug, Clone)]
 pub struct Rejection {
@@ -171,7 +247,8 @@ pub enum Error {
     /// The worker, the producer or the embedded broker did not start; every problem found is listed.
     #[error("did not start:{}", list(.0))]
     Start(Vec<String>),
-    /// A message could not be processed and the process stopped before its offset.
+    /// A message could not be processed and the process stopped before its offset, as
+    /// [`Fate::Stop`] asks.
     #[error(
         "stopped at {at}: job {job}, key {key}, reason {reason}: {detail} \
          (the offset was not committed: the message is read again at the next start)"
@@ -196,8 +273,11 @@ pub enum Error {
         /// Jobs still running when the budget ended.
         running: usize,
         /// The budget.
-        budget: std::time::Duration,
+        budget: Duration,
     },
+    /// What was to be written could not be.
+    #[error("cannot write: {0}")]
+    Output(String),
     /// The Kafka client cannot go on.
     #[error("kafka: {0}")]
     Kafka(String),

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{self, KeyField};
 use crate::context::{Context, Handle, Isolation, IsolationLevels, States};
-use crate::error::{JobResult, Rejection};
+use crate::error::{Fate, JobResult, Reason, Rejection};
 use crate::fingerprint::{Fingerprint, Scheme};
 use crate::key::{Key, Part};
 use crate::message::Message;
@@ -47,6 +47,30 @@ pub struct Spec {
     pub ordering: Ordering,
     /// How many messages one transaction may serve.
     pub grouping: Grouping,
+    /// What becomes of messages that cannot be processed.
+    pub fates: Fates,
+}
+
+/// What becomes of a job's messages that cannot be processed, by what is wrong with them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Their key was used with other content.
+    pub conflict: Fate,
+    /// They have no payload.
+    pub tombstone: Fate,
+    /// Anything else: attempts used up, a terminal error, a payload or key that cannot be read.
+    pub exhausted: Fate,
+}
+
+impl Fates {
+    /// What becomes of a message that broke this rule.
+    pub fn of(self, reason: Reason) -> Fate {
+        match reason {
+            Reason::Conflict => self.conflict,
+            Reason::Tombstone => self.tombstone,
+            _ => self.exhausted,
+        }
+    }
 }
 
 /// Which messages of a topic wait for each other, and are given to jobs in the order of the log.
@@ -188,6 +212,7 @@ impl<H, P> Declaration<H, P> {
             isolation: Isolation::default(),
             ordering: Ordering::default(),
             grouping,
+            fates: Fates::default(),
         };
         Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), handler }
     }
@@ -263,6 +288,27 @@ impl<H, P> Declaration<H, P> {
     #[must_use]
     pub fn shared_tx(mut self, limit: usize) -> Self {
         self.spec.grouping = Grouping::Shared(limit);
+        self
+    }
+
+    /// What becomes of messages that are given up.
+    #[must_use]
+    pub fn on_exhausted(mut self, fate: Fate) -> Self {
+        self.spec.fates.exhausted = fate;
+        self
+    }
+
+    /// What becomes of messages whose key was used with other content.
+    #[must_use]
+    pub fn on_conflict(mut self, fate: Fate) -> Self {
+        self.spec.fates.conflict = fate;
+        self
+    }
+
+    /// What becomes of messages without a payload.
+    #[must_use]
+    pub fn on_tombstone(mut self, fate: Fate) -> Self {
+        self.spec.fates.tombstone = fate;
         self
     }
 

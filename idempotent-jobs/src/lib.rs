@@ -39,7 +39,8 @@
 //! # Where to look
 //! [`idempotent_job`] for the options of a job, [`KeyPart`] for what a key is made of, [`Extract`]
 //! for what a job may ask for, [`Producer`] and [`JobMessage`] for the sending side, [`Worker`] for
-//! more than [`run`] offers, [`once()`] for callers without Kafka, [`telemetry`] for spans and metrics.
+//! more than [`run`] offers, [`once()`] for callers without Kafka, [`dead_letters`] for messages that cannot be
+//! processed, [`telemetry`] for spans and metrics.
 
 // A build without a database produces only: nothing there consumes.
 #![cfg_attr(
@@ -52,6 +53,7 @@ pub mod __private;
 
 mod codec;
 mod context;
+pub mod dead_letters;
 mod engine;
 mod error;
 mod extract;
@@ -77,7 +79,7 @@ mod trace;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
-pub use crate::error::{Error, JobError, JobResult, Reason, Terminal};
+pub use crate::error::{Error, Fate, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, ExtractBatch, Meta, State};
 pub use crate::job_id::JobId;
 #[cfg(feature = "embedded")]

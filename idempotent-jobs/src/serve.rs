@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::engine::{Engine, Parts, Routed, work};
+use crate::engine::{Engine, Parts, Routed, redrive, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
 use crate::outbox::relay::{Terms, relay};
@@ -91,7 +91,7 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, .. } = builder;
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -102,6 +102,7 @@ async fn on<S: Store>(
         silence: properties.silence(),
         session: properties.session_timeout(),
         bell,
+        unknown_event,
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
@@ -218,6 +219,7 @@ async fn consume<S: Store>(
     for _ in 0..engine.width() {
         workers.spawn(work(Arc::clone(&engine)));
     }
+    workers.spawn(redrive(Arc::clone(&engine)));
     tokio::select! {
         biased;
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::context::States;
 use crate::engine::probe::{Probe, Unwatched};
-use crate::error::Error;
+use crate::error::{Error, Fate};
 use crate::kafka::OnGap;
 use crate::serve::{self, Shutdown};
 
@@ -21,7 +21,7 @@ use crate::serve::{self, Shutdown};
 ///
 /// # Errors
 /// [`Error::Start`] lists every problem found before the first message was read;
-/// [`Error::Stopped`] names the message that cannot be processed.
+/// [`Error::Stopped`] names the message that a job or the worker is told to stop at.
 pub async fn run() -> Result<(), Error> {
     Worker::from_env().run().await
 }
@@ -57,6 +57,7 @@ pub struct WorkerBuilder {
     pub(crate) expected: Vec<String>,
     pub(crate) shared: Vec<String>,
     pub(crate) on_gap: OnGap,
+    pub(crate) unknown_event: Fate,
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
@@ -79,6 +80,7 @@ impl Default for WorkerBuilder {
             expected: Vec::new(),
             shared: Vec::new(),
             on_gap: OnGap::default(),
+            unknown_event: Fate::default(),
             memory_budget: 64 << 20,
             relay: true,
             relay_keep_sent: None,
@@ -119,8 +121,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many jobs run side by side, each on a database connection of its own; 10 by default.
-    /// SQLite has one writer and runs one.
+    /// How many jobs run side by side, each on a database connection of its own; 10 by default. One
+    /// connection more is for dead letters that are run again. SQLite has one writer and runs one.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = jobs;
         self
@@ -169,6 +171,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// What becomes of a message whose event no job of its topic takes: by default it is a dead letter
+    /// without a job.
+    pub fn on_unknown_event(mut self, fate: Fate) -> Self {
+        self.unknown_event = fate;
+        self
+    }
+
     /// How many bytes of messages the worker may hold; 64 MiB by default, at least 8 MiB. One half
     /// is for what the Kafka client fetches ahead from each broker, the other for messages that
     /// wait for their jobs. A batch or message that is larger by itself is taken all the same.
@@ -207,7 +216,7 @@ impl WorkerBuilder {
     ///
     /// # Errors
     /// [`Error::Start`] with every problem found; [`Error::Stopped`] for a message that cannot
-    /// be processed; [`Error::ShutdownTimeout`] when running jobs had to be rolled back;
+    /// be processed and whose job says [`Fate::Stop`]; [`Error::ShutdownTimeout`] when running jobs had to be rolled back;
     /// [`Error::Kafka`] when the client cannot go on.
     pub async fn run(self) -> Result<(), Error> {
         serve::serve(self).await

@@ -170,6 +170,7 @@ pub const POINTS: &[(Point, &str)] = &[
     (Point::Claimed, "claimed"),
     (Point::Handled, "handled"),
     (Point::Committed, "committed"),
+    (Point::Buried, "buried"),
     (Point::Skipped, "skipped"),
     (Point::OffsetCommitted, "offset-committed"),
 ];

@@ -9,6 +9,7 @@ pub mod child;
 pub mod crash;
 pub mod database;
 pub mod events;
+pub mod letters;
 pub mod misbehaviour;
 pub mod order;
 pub mod outbox;

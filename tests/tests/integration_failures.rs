@@ -2,7 +2,9 @@
 
 mod failures {
     mod attempts;
+    mod decisions;
     pub mod jobs;
     mod keys;
+    mod letters;
     mod poison;
 }

@@ -7,7 +7,7 @@ use tests::misbehaviour::{endings, play};
 use tests::world::{CRASH, World};
 
 #[test]
-fn db_02_a_handler_that_ends_its_transaction_stops_the_process_and_nothing_is_skipped() {
+fn db_02_what_a_handler_that_ends_its_transaction_did_is_undone_and_a_dead_letter() {
     for mischief in endings() {
         play(Kind::Sqlite, &mischief);
     }

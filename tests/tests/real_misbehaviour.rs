@@ -5,15 +5,15 @@ use tests::database::Kind;
 use tests::misbehaviour::{Mischief, endings, play};
 
 #[test]
-fn db_02_a_handler_that_ends_its_transaction_stops_the_process_and_nothing_is_skipped() {
+fn db_02_what_a_handler_that_ends_its_transaction_did_is_undone_and_a_dead_letter() {
     for mischief in endings() {
         play(Kind::Postgres, &mischief);
     }
 }
 
 /// PostgreSQL would answer COMMIT with a silent ROLLBACK. The attempt fails instead, is made
-/// again, and when attempts are used up the process stops.
+/// again, and when attempts are used up the message is a dead letter.
 #[test]
 fn db_01_a_swallowed_error_fails_the_attempt_and_is_never_skipped() {
-    play(Kind::Postgres, &Mischief { does: json!("swallow"), reason: "reason exhausted" });
+    play(Kind::Postgres, &Mischief { does: json!("swallow"), reason: "exhausted" });
 }

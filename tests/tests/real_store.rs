@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
-    Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, Terms, Tx,
+    Buried, Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, StoreError, Terms, Tx,
 };
 use idempotent_jobs::outbox::{self, Enqueued};
-use idempotent_jobs::{Outgoing, PgTx, Savepoint};
+use idempotent_jobs::{Outgoing, PgTx, Reason, Savepoint};
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Postgres, SqlSafeStr};
 use store_contract::pooling;
 use store_contract::proxy::{At, Proxy};
-use store_contract::{BUDGET, Bed, TERMS, assert_stored, effect, found, fresh, mail, message};
+use store_contract::{BUDGET, Bed, TERMS, asked, assert_stored, bury, effect, found, fresh, letters, mail, message};
 
 struct PgBed {
     url: String,
@@ -827,4 +827,67 @@ async fn an_unreachable_database_is_named_without_its_password() {
         let error = PostgresStore::open(&url, 1).await.map(drop).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
+}
+
+/// Two workers take the same letter, and its message comes again meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ded_05_at_every_isolation_one_of_two_takers_runs_a_letter() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let bed = PgBed::new().await;
+        let (one, other) = (bed.open(2).await, bed.open(2).await);
+        let terms = Terms { isolation, ..TERMS };
+        let seen = message("[1]", 5);
+        bury::<PgBed>(&one, &seen, Reason::Terminal).await;
+        let (_, letter) = asked(&bed).await;
+
+        let mut tx = one.begin_aside(terms).await.unwrap();
+        let mut late = other.begin_aside(terms).await.unwrap();
+        assert!(one.take_letter(&mut tx, letter.id).await.unwrap().is_some());
+        assert!(other.take_letter(&mut late, letter.id).await.unwrap().is_none(), "{isolation:?}: nobody waits");
+        assert_eq!(one.supersede(&mut tx, seen.claim()).await.unwrap(), Claimed::Fresh);
+        one.redriven(&mut tx, letter.id, None).await.unwrap();
+        effect::<PgBed>(&mut tx, 1).await;
+        let again = bed.open(1).await;
+        let mut coming = tokio::spawn(async move {
+            let (tx, claimed) = again.begin_and_claim(None, terms, message("[1]", 5).claim(), BUDGET).await?;
+            again.rollback(tx).await;
+            Ok::<_, StoreError>(claimed)
+        });
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut coming).await;
+        early.expect_err("a claim waits for a redrive as for any holder of its key");
+        one.commit(tx, BUDGET).await.unwrap();
+        match coming.await.unwrap() {
+            Ok(claimed) => assert_eq!(claimed, Claimed::Duplicate, "{isolation:?}"),
+            Err(error) => assert_eq!(error.fault, Fault::Transient, "{isolation:?}: {error}"),
+        }
+
+        // Under the higher levels its snapshot is older: an error that passes.
+        match other.take_letter(&mut late, letter.id).await {
+            Ok(taken) => assert!(taken.is_none(), "{isolation:?}"),
+            Err(error) => assert_eq!(error.fault, Fault::Transient, "{isolation:?}: {error}"),
+        }
+        other.rollback(late).await;
+        let (again, claimed) = other.begin_and_claim(None, terms, seen.claim(), BUDGET).await.unwrap();
+        assert_eq!(claimed, Claimed::Duplicate, "{isolation:?}");
+        other.rollback(again).await;
+        assert_stored(&bed, 1, 1).await;
+        bed.clean().await;
+    }
+}
+
+/// Its process died while it held the claim, and the server has yet to notice: nobody is declared dead over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dlt_01_a_dead_letter_waits_for_whoever_holds_its_key() {
+    let bed = PgBed::new().await;
+    let (one, other) = (bed.open(1).await, bed.open(1).await);
+    let seen = message("[1]", 5);
+    let mut tx = fresh::<PgBed>(&one, &seen).await;
+    effect::<PgBed>(&mut tx, 1).await;
+    let mut burying = tokio::spawn(async move { bury::<PgBed>(&other, &message("[1]", 5), Reason::Exhausted).await });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut burying).await;
+    early.expect_err("it waits for the transaction that holds the key");
+    one.commit(tx, BUDGET).await.unwrap();
+    assert_eq!(burying.await.unwrap(), Buried::Seen(Claimed::Duplicate));
+    assert_eq!(letters(&bed).await.len(), 0);
+    bed.clean().await;
 }

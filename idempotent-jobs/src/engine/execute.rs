@@ -7,11 +7,15 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::desk::Desk;
+use super::discard::discard;
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
 use super::{Engine, Routed, terms};
-use crate::error::{Reason, Rejection};
-use crate::job::{Job, Prepared};
+use crate::context::Context;
+use crate::error::{JobError, Reason, Rejection};
+use crate::fingerprint::Fingerprint;
+use crate::job::{Job, Payload, Prepared};
+use crate::key::Key;
 use crate::message::Message;
 use crate::store::{Claimed, CommitError, Rolled, Store};
 use crate::trace;
@@ -30,7 +34,7 @@ pub(super) async fn attempt<S: Store>(
 ) -> Outcome {
     let spec = job.spec();
     let ends = Instant::now() + spec.timeout;
-    let (mut tx, prepared, claimed) = match desk.claimed(job, message) {
+    let (tx, prepared, claimed) = match desk.claimed(job, message) {
         Some((tx, prepared)) => {
             note(&prepared);
             (tx, prepared, Claimed::Fresh)
@@ -46,29 +50,63 @@ pub(super) async fn attempt<S: Store>(
     }
     engine.probe.reached(Point::Claimed, &message.coordinates);
 
+    let fingerprint = prepared.fingerprint;
     let context = engine.context(spec, message, prepared.key, attempt);
-    let running = trace::within(&message.headers, job.run(&mut tx, prepared.payload, &context));
-    let running = AssertUnwindSafe(running).catch_unwind();
-    match timeout_at(ends, running).await {
-        // A handler that blocked its thread could not be stopped in time.
-        Ok(Ok(Ok(()))) if Instant::now() >= ends => {
-            Failure::lasting(format!("the handler blocked its thread beyond the timeout of {:?}", spec.timeout)).into()
-        }
-        Ok(Ok(Ok(()))) => {
+    match enter::<S>(job, tx, prepared.payload, &context, ends).await {
+        Left::Done(tx) => {
             engine.probe.reached(Point::Handled, &message.coordinates);
             let left = ends.saturating_duration_since(Instant::now());
             desk.commit(engine, tx, left).await.map_or_else(Outcome::uncommitted, |()| Outcome::Done)
         }
-        Ok(Ok(Err(error))) => {
-            let refused = Outcome::refused::<S>(error, S::first_error(&tx));
-            match engine.store.rollback(tx).await {
-                Rolled::Back => refused,
-                Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
-            }
+        Left::Failed(tx, error) if error.is_discard() => {
+            let claim = engine.claim_of(spec, &context.key, fingerprint, message);
+            discard(engine, desk, tx, terms(spec), claim, &error).await
         }
-        // The handler's future is dropped and with the handle its connection: never pooled.
-        Ok(Err(panic)) => Failure::lasting(panicked(&*panic)).into(),
-        Err(_) => Failure::lasting(format!("no answer within the timeout of {:?}", spec.timeout)).into(),
+        Left::Failed(tx, error) => refused(engine, tx, error).await,
+        Left::Lost(failure) => failure.into(),
+    }
+}
+
+/// How a handler left the transaction it was lent.
+pub(super) enum Left<Tx> {
+    /// It returned `Ok` in time.
+    Done(Tx),
+    /// It returned an error.
+    Failed(Tx, JobError),
+    /// It panicked or took too long: its future is dropped, and with the handle its connection,
+    /// never pooled.
+    Lost(Failure),
+}
+
+/// Enters the handler.
+pub(super) async fn enter<S: Store>(
+    job: &Routed<S>,
+    mut tx: S::Tx,
+    payload: Payload,
+    context: &Context,
+    ends: Instant,
+) -> Left<S::Tx> {
+    let timeout = job.spec().timeout;
+    let running = trace::within(&context.message.headers, job.run(&mut tx, payload, context));
+    let running = AssertUnwindSafe(running).catch_unwind();
+    match timeout_at(ends, running).await {
+        // A handler that blocked its thread could not be stopped in time.
+        Ok(Ok(Ok(()))) if Instant::now() >= ends => {
+            Left::Lost(Failure::lasting(format!("the handler blocked its thread beyond the timeout of {timeout:?}")))
+        }
+        Ok(Ok(Ok(()))) => Left::Done(tx),
+        Ok(Ok(Err(error))) => Left::Failed(tx, error),
+        Ok(Err(panic)) => Left::Lost(Failure::lasting(panicked(&*panic))),
+        Err(_) => Left::Lost(Failure::lasting(format!("no answer within the timeout of {timeout:?}"))),
+    }
+}
+
+/// Rolls back what a handler did that returned an error.
+pub(super) async fn refused<S: Store>(engine: &Engine<S>, tx: S::Tx, error: JobError) -> Outcome {
+    let refused = Outcome::refused::<S>(error, S::first_error(&tx));
+    match engine.store.rollback(tx).await {
+        Rolled::Back => refused,
+        Rolled::EndedByHandler => Outcome::uncommitted(CommitError::EndedByHandler),
     }
 }
 
@@ -97,6 +135,11 @@ fn note(prepared: &Prepared) {
     if !span.is_disabled() {
         span.record("key_hash", prepared.key.hash());
     }
+}
+
+/// Key and fingerprint alone, if the message has them.
+pub(super) fn identity<H>(job: &Arc<dyn Job<H>>, message: &Message) -> Option<(Key, Fingerprint)> {
+    prepare(job, message).ok().map(|prepared| (prepared.key, prepared.fingerprint))
 }
 
 /// Decodes, and computes key and fingerprint. The user's own `Deserialize` and `KeyPart` run

@@ -2,7 +2,8 @@
 //! transaction for each would be a waste.
 //!
 //! A claim that is committed never becomes free again while its message can still come, so what
-//! is seen here is as good as what a claim would have found. Nothing else is decided: all others
+//! is seen here is as good as what a claim would have found; one that died becomes done, and the
+//! message is skipped either way. Nothing else is decided: all others
 //! go back to their lanes.
 
 use std::time::Instant;
@@ -54,7 +55,7 @@ impl<S: Store> Engine<S> {
         };
         let mut found = 0;
         for ((index, prepared), seen) in read.iter().zip(seen) {
-            if matches!(seen, Claimed::Duplicate | Claimed::Unverified) {
+            if matches!(seen, Claimed::Duplicate | Claimed::Unverified | Claimed::Dead) {
                 let task = &mut tasks[*index];
                 let span = report::span(routed.spec(), &task.message, task.progress.standing(job));
                 span.record("key_hash", prepared.key.hash());

@@ -3,9 +3,12 @@
 //! Invariant: an offset is handed out for commit only when every job of its message has settled
 //! it. One mutex guards the lanes; it is never held across an await or a call of a user's code.
 
+mod bury;
 mod classes;
 mod desk;
+mod discard;
 mod execute;
+mod graves;
 mod intake;
 mod lanes;
 mod look;
@@ -16,11 +19,13 @@ mod pass;
 pub(crate) mod probe;
 mod progress;
 mod pulse;
+mod redrive;
 mod report;
 mod settle;
 mod together;
 mod work;
 
+pub(crate) use self::redrive::redrive;
 pub(crate) use self::work::work;
 
 use std::sync::atomic::AtomicUsize;
@@ -30,13 +35,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 use self::classes::Classes;
+use self::graves::Graves;
 use self::lanes::{Back, Bounds, End, Lanes, Task};
 use self::pace::Pace;
 use self::probe::Probe;
 use self::progress::Progress;
 use self::pulse::Pulse;
 use crate::context::{Context, States};
-use crate::error::Error;
+use crate::error::{Error, Fate};
+use crate::fingerprint::Fingerprint;
 use crate::job::{Job, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
@@ -64,6 +71,8 @@ pub(crate) struct Parts<S: Store> {
     pub session: Duration,
     /// Rung when records are in the outbox.
     pub bell: Arc<Notify>,
+    /// What becomes of messages whose event no job takes.
+    pub unknown_event: Fate,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -77,10 +86,12 @@ pub(crate) struct Engine<S: Store> {
     /// Of each job.
     paces: Vec<Pace>,
     lanes: Mutex<Lanes<Progress>>,
+    graves: Graves,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
     bell: Arc<Notify>,
+    unknown_event: Fate,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -93,7 +104,7 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session, bell } = parts;
+        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -105,9 +116,11 @@ impl<S: Store> Engine<S> {
             states,
             probe,
             lanes: Mutex::new(lanes),
+            graves: Graves::default(),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,
+            unknown_event,
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -135,6 +148,14 @@ impl<S: Store> Engine<S> {
         self.stop();
     }
 
+    /// Waits, unless the engine is told to stop.
+    async fn rest(&self, time: Duration) {
+        tokio::select! {
+            () = self.stopped() => {}
+            () = tokio::time::sleep(time) => {}
+        }
+    }
+
     /// Why the engine stopped by itself, if it did.
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().expect("no panic while the failure is set").take()
@@ -156,10 +177,20 @@ impl<S: Store> Engine<S> {
 
     /// The dedup insert of a message for a job.
     fn claim<'a>(&'a self, spec: &'a Spec, prepared: &'a Prepared, message: &'a Message) -> Claim<'a> {
+        self.claim_of(spec, &prepared.key, prepared.fingerprint, message)
+    }
+
+    fn claim_of<'a>(
+        &'a self,
+        spec: &'a Spec,
+        key: &'a Key,
+        fingerprint: Fingerprint,
+        message: &'a Message,
+    ) -> Claim<'a> {
         Claim {
             job: spec.name,
-            key: &prepared.key,
-            fingerprint: prepared.fingerprint,
+            key,
+            fingerprint,
             scheme: spec.scheme.id(),
             group: &self.group,
             at: &message.coordinates,

@@ -1,6 +1,7 @@
 //! What became of an attempt.
 
 use std::any::Any;
+use std::time::Duration;
 
 use crate::error::{Chain, JobError, Reason, Rejection};
 use crate::store::{Claimed, CommitError, Fault, Store, StoreError};
@@ -14,6 +15,12 @@ pub(super) enum Outcome {
     Duplicate,
     /// The key was used, and whether by the same content cannot be told.
     Unverified,
+    /// The message is a dead letter.
+    DeadBefore,
+    /// The handler wants nothing of it to be done, and that is committed.
+    Discarded(String),
+    /// The handler wants to see it later.
+    Snoozed(Duration),
     /// Nothing was committed, or whether it was is unknown; another attempt decides.
     Failed(Failure),
     /// No attempt can help.
@@ -59,6 +66,7 @@ impl Outcome {
         match claimed {
             Claimed::Fresh | Claimed::Duplicate => Self::Duplicate,
             Claimed::Unverified => Self::Unverified,
+            Claimed::Dead => Self::DeadBefore,
             Claimed::Conflict { topic, partition, offset } => Self::Dead(Rejection::new(
                 Reason::Conflict,
                 format!(
@@ -71,6 +79,9 @@ impl Outcome {
 
     /// The handler returned an error, after `first` had come through its handle.
     pub fn refused<S: Store>(error: JobError, first: Option<&str>) -> Self {
+        if let Some(wait) = error.snoozed() {
+            return Self::Snoozed(wait);
+        }
         let said = told(S::describe(error.source()), first);
         if error.is_terminal() {
             return Self::Dead(Rejection::new(Reason::Terminal, said));
@@ -107,6 +118,9 @@ impl Outcome {
             Self::Done => "done",
             Self::Duplicate => "duplicate",
             Self::Unverified => "unverified",
+            Self::DeadBefore => "dead_before",
+            Self::Discarded(_) => "discarded",
+            Self::Snoozed(_) => "snoozed",
             Self::Failed(Failure { fault: Fault::Lasting, .. }) => "retry",
             Self::Failed(Failure { fault: Fault::Transient, .. }) => "transient",
             Self::Dead(_) => "dead",

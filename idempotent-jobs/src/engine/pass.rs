@@ -24,6 +24,9 @@ impl<S: Store> Engine<S> {
         let jobs = &self.classes.class(group.class).jobs;
         let mut tasks = group.tasks;
         tasks.iter_mut().for_each(|task| task.progress.open(jobs));
+        if !self.pass_over(&mut tasks, jobs, desk).await {
+            return self.conclude(tasks, false);
+        }
         for (turn, job) in jobs.iter().enumerate() {
             self.run_job(*job, &jobs[turn + 1..], &mut tasks, desk).await;
         }
@@ -118,6 +121,9 @@ impl<S: Store> Engine<S> {
 
     /// One attempt in a transaction of its own.
     async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
+        if task.progress.death(job).is_some() {
+            return self.bury(job, task, desk).await;
+        }
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
@@ -125,7 +131,10 @@ impl<S: Store> Engine<S> {
         self.paces[job].ran(began.elapsed(), 1);
         let fault = outcome.fault();
         span.in_scope(|| self.enter(job, task, outcome, began));
-        fault
+        match task.progress.death(job) {
+            Some(_) => self.bury(job, task, desk).instrument(span).await,
+            None => fault,
+        }
     }
 
     /// One transaction for all of them. An error: nothing of it is stored.
@@ -147,8 +156,10 @@ impl<S: Store> Engine<S> {
         let spans: Vec<Span> = members.into_iter().map(|member| member.span).collect();
         self.paces[job].ran(began.elapsed(), chunk.len());
         for ((at, span), outcome) in chunk.iter().zip(spans).zip(outcomes) {
-            if let Some(outcome) = outcome {
-                span.in_scope(|| self.enter(job, &mut tasks[*at], outcome, began));
+            let Some(outcome) = outcome else { continue };
+            span.in_scope(|| self.enter(job, &mut tasks[*at], outcome, began));
+            if tasks[*at].progress.death(job).is_some() {
+                self.bury(job, &mut tasks[*at], desk).instrument(span).await;
             }
         }
         Ok(())
@@ -157,8 +168,10 @@ impl<S: Store> Engine<S> {
     /// Enters what became of a message.
     pub(super) fn enter(&self, job: usize, task: &mut Task<Progress>, outcome: Outcome, began: Instant) {
         match &outcome {
-            Outcome::Done => self.lanes().note(task, false),
-            Outcome::Duplicate | Outcome::Unverified => self.lanes().note(task, true),
+            Outcome::Done | Outcome::Discarded(_) => self.lanes().note(task, false),
+            Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => self.lanes().note(task, true),
+            // Together with others it would undo what they did, again and again.
+            Outcome::Snoozed(_) => task.progress.alone = true,
             Outcome::Failed(_) | Outcome::Dead(_) => {}
         }
         let standing = task.progress.standing(job);

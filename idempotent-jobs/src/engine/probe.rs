@@ -11,6 +11,8 @@ pub enum Point {
     Handled,
     /// The transaction is committed, the offset is not.
     Committed,
+    /// The message is committed as a dead letter, the offset is not.
+    Buried,
     /// The message was seen before and skipped.
     Skipped,
     /// An offset at or above the message's is committed to Kafka.

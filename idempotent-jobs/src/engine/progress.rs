@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::lanes::{Back, End};
-use super::settle::{Standing, Verdict};
+use super::settle::{Death, Standing, Verdict};
 use crate::error::Rejection;
 
 /// What is left to do of a message.
@@ -18,11 +18,13 @@ pub(super) struct Progress {
 }
 
 /// One job that has not settled the message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Open {
     job: usize,
     standing: Standing,
     due: Option<Instant>,
+    /// It is given up, and its dead letter is yet to be written.
+    death: Option<Death>,
 }
 
 /// Transient failures in a row after which a message runs alone: what ails it may be the
@@ -37,7 +39,9 @@ impl Progress {
 
     /// Takes stock before the first attempt.
     pub fn open(&mut self, jobs: &[usize]) {
-        let all = || jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None }).collect();
+        let all = || {
+            jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None, death: None }).collect()
+        };
         self.open.get_or_insert_with(all);
     }
 
@@ -59,6 +63,18 @@ impl Progress {
         self.find(job).map(|open| open.standing).unwrap_or_default()
     }
 
+    /// Why the job gave it up, if its dead letter is yet to be written.
+    pub fn death(&self, job: usize) -> Option<&Death> {
+        self.find(job)?.death.as_ref()
+    }
+
+    /// It is not given up after all.
+    pub fn revive(&mut self, job: usize) {
+        if let Some(open) = self.open.iter_mut().flatten().find(|open| open.job == job) {
+            open.death = None;
+        }
+    }
+
     /// A job's verdict.
     pub fn enter(&mut self, job: usize, verdict: Verdict, now: Instant) {
         let open = self.open.get_or_insert_default();
@@ -70,7 +86,12 @@ impl Progress {
                     open.due = Some(now + wait);
                 }
             }
-            Verdict::GiveUp(rejection) => self.given_up = Some((job, rejection)),
+            Verdict::Bury(death) => {
+                if let Some(open) = open.iter_mut().find(|open| open.job == job) {
+                    open.death = Some(death);
+                }
+            }
+            Verdict::Stop(rejection) => self.given_up = Some((job, rejection)),
         }
     }
 
@@ -84,7 +105,9 @@ impl Progress {
             Some(open) => open.as_slice(),
             None => &[],
         };
-        let fell = |open: &Open| open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER;
+        let fell = |open: &Open| {
+            open.death.is_some() || open.standing.failures > 0 || open.standing.stumbles >= STUMBLES_TOGETHER
+        };
         let at_once = open.iter().any(|open| open.due.is_none());
         let due = if at_once { None } else { open.iter().filter_map(|open| open.due).min() };
         End::Back(Back { due, alone: self.alone || open.iter().any(fell), looked })

@@ -1,16 +1,14 @@
 //! Spans, metrics and log lines of attempts, and the verdict on each.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::Span;
 
 use super::execute::prepare;
-use super::lanes::Task;
 use super::outcome::Outcome;
 use super::probe::Point;
 use super::settle::{Standing, Verdict, judge};
-use super::{Engine, Progress, Routed};
+use super::{Engine, Routed};
 use crate::error::{Error, Reason, Rejection};
 use crate::job::Spec;
 use crate::message::{EVENT_HEADER, Message};
@@ -37,6 +35,11 @@ pub(super) fn batch_span(spec: &Spec, messages: usize) -> Span {
     tracing::info_span!("batch", job = spec.name, topic = spec.topic, messages)
 }
 
+/// The span of a dead letter that is run again.
+pub(super) fn redrive_span(spec: &Spec, letter: i64) -> Span {
+    tracing::info_span!("redrive", job = spec.name, topic = spec.topic, letter, outcome = tracing::field::Empty)
+}
+
 impl<S: Store> Engine<S> {
     /// Judges an outcome and tells of it, within the span of its attempt.
     pub(super) fn tell(
@@ -49,7 +52,7 @@ impl<S: Store> Engine<S> {
     ) -> Verdict {
         let spec = job.spec();
         let verdict = judge(&outcome, spec, standing, rand::random());
-        let word = if matches!(verdict, Verdict::GiveUp(_)) { "dead" } else { outcome.as_str() };
+        let word = word(&outcome, &verdict);
         Span::current().record("outcome", word);
         metrics::counter!(telemetry::OUTCOMES, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .increment(1);
@@ -57,19 +60,13 @@ impl<S: Store> Engine<S> {
             .record(began.elapsed());
         report(&outcome, &verdict);
         match outcome {
-            Outcome::Done => self.probe.reached(Point::Committed, &message.coordinates),
-            Outcome::Duplicate | Outcome::Unverified => self.probe.reached(Point::Skipped, &message.coordinates),
-            Outcome::Failed(_) | Outcome::Dead(_) => {}
+            Outcome::Done | Outcome::Discarded(_) => self.probe.reached(Point::Committed, &message.coordinates),
+            Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => {
+                self.probe.reached(Point::Skipped, &message.coordinates);
+            }
+            Outcome::Failed(_) | Outcome::Dead(_) | Outcome::Snoozed(_) => {}
         }
         verdict
-    }
-
-    /// Messages that no job takes: the first of them stops everything.
-    pub(super) fn refuse(&self, mut tasks: Vec<Task<Progress>>) {
-        let first = tasks.remove(0);
-        let message = Arc::clone(&first.message);
-        self.halt(first, tasks);
-        self.give_up(&message, None, unknown_event(&message));
     }
 
     /// The message cannot be processed: everything stops before its offset.
@@ -81,10 +78,22 @@ impl<S: Store> Engine<S> {
     }
 }
 
+/// The word for metrics and spans. What is skipped by request goes by the rule it broke.
+fn word(outcome: &Outcome, verdict: &Verdict) -> &'static str {
+    match (outcome, verdict) {
+        (_, Verdict::Bury(_) | Verdict::Stop(_)) => "dead",
+        (Outcome::Dead(rejection), _) => rejection.reason.as_str(),
+        _ => outcome.as_str(),
+    }
+}
+
 fn report(outcome: &Outcome, verdict: &Verdict) {
     match outcome {
         Outcome::Done => tracing::debug!("done"),
         Outcome::Duplicate => tracing::debug!("a duplicate was skipped"),
+        Outcome::DeadBefore => tracing::debug!("a message that is a dead letter was skipped"),
+        Outcome::Discarded(why) => tracing::info!(why, "discarded by its handler: done without effect"),
+        Outcome::Snoozed(wait) => tracing::debug!(?wait, "snoozed by its handler"),
         Outcome::Unverified => tracing::warn!(
             "a message of a used key was skipped unverified: the first one was recorded under another `compare`"
         ),
@@ -92,13 +101,16 @@ fn report(outcome: &Outcome, verdict: &Verdict) {
             Verdict::Again(_, wait) => tracing::warn!(error = %failure.detail, ?wait, "the attempt failed; made again"),
             _ => tracing::error!(error = %failure.detail, "the last attempt failed"),
         },
+        Outcome::Dead(rejection) if matches!(verdict, Verdict::Settled) => {
+            tracing::warn!(reason = %rejection.reason, error = %rejection.detail, "cannot be processed, and is skipped as declared");
+        }
         Outcome::Dead(rejection) => {
             tracing::error!(reason = %rejection.reason, error = %rejection.detail, "cannot be processed")
         }
     }
 }
 
-fn unknown_event(message: &Message) -> Rejection {
+pub(super) fn unknown_event(message: &Message) -> Rejection {
     let event = message.headers.get(EVENT_HEADER).map(String::from_utf8_lossy);
     let detail = match event {
         Some(event) => format!(
@@ -108,4 +120,26 @@ fn unknown_event(message: &Message) -> Rejection {
         None => "the message has no `event` header and every job of this topic takes one event only".to_owned(),
     };
     Rejection::new(Reason::UnknownEvent, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::settle::Death;
+    use crate::error::Reason;
+
+    #[test]
+    fn each_end_of_a_message_that_cannot_be_processed_has_its_word() {
+        let rejection = || Rejection::new(Reason::Conflict, "why");
+        let bury = Verdict::Bury(Death { rejection: rejection(), attempts: 0 });
+        for (outcome, verdict, expected) in [
+            (Outcome::Dead(rejection()), bury, "dead"),
+            (Outcome::Dead(rejection()), Verdict::Stop(rejection()), "dead"),
+            (Outcome::Dead(rejection()), Verdict::Settled, "conflict"),
+            (Outcome::DeadBefore, Verdict::Settled, "dead_before"),
+            (Outcome::Discarded("why".to_owned()), Verdict::Settled, "discarded"),
+        ] {
+            assert_eq!(word(&outcome, &verdict), expected);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::outcome::{Failure, Outcome};
-use crate::error::{Reason, Rejection};
+use crate::error::{Fate, Reason, Rejection};
 use crate::job::Spec;
 use crate::store::Fault;
 
@@ -23,8 +23,19 @@ pub(super) enum Verdict {
     Settled,
     /// Another attempt after this wait.
     Again(Standing, Duration),
-    /// Given up.
-    GiveUp(Rejection),
+    /// Given up: it is written as a dead letter, and then settled.
+    Bury(Death),
+    /// Given up: the worker stops.
+    Stop(Rejection),
+}
+
+/// A message that is given up.
+#[derive(Debug, Clone)]
+pub(super) struct Death {
+    /// Why.
+    pub rejection: Rejection,
+    /// How often its handler was entered and failed.
+    pub attempts: u32,
 }
 
 /// How long transient trouble is waited for at most, so that work goes on soon after an outage.
@@ -33,11 +44,17 @@ const LONGEST_STUMBLE: Duration = Duration::from_secs(5);
 /// Decides what follows from `outcome`; `random` in 0..1 spreads the waits.
 pub(super) fn judge(outcome: &Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     match outcome {
-        Outcome::Done | Outcome::Duplicate | Outcome::Unverified => Verdict::Settled,
-        Outcome::Dead(rejection) => Verdict::GiveUp(rejection.clone()),
+        Outcome::Done | Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore | Outcome::Discarded(_) => {
+            Verdict::Settled
+        }
+        Outcome::Snoozed(wait) => Verdict::Again(Standing { stumbles: 0, ..standing }, *wait),
+        Outcome::Dead(rejection) => {
+            let entered = matches!(rejection.reason, Reason::Terminal | Reason::TransactionEndedByHandler);
+            give_up(rejection.clone(), spec, standing.failures + u32::from(entered))
+        }
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
-            let standing = Standing { stumbles: standing.stumbles.saturating_add(1), ..standing };
-            Verdict::Again(standing, spec.backoff.delay(standing.stumbles, random).min(LONGEST_STUMBLE))
+            let (standing, wait) = stumble(Some(spec), standing, random);
+            Verdict::Again(standing, wait)
         }
         Outcome::Failed(failure) => failed(failure, spec, standing, random),
     }
@@ -50,9 +67,24 @@ fn failed(failure: &Failure, spec: &Spec, standing: Standing, random: f64) -> Ve
             Reason::Exhausted => format!("all {failures} attempt(s) failed, the last with: {}", failure.detail),
             _ => failure.detail.clone(),
         };
-        return Verdict::GiveUp(Rejection::new(failure.reason, detail));
+        return give_up(Rejection::new(failure.reason, detail), spec, failures);
     }
     Verdict::Again(Standing { failures, stumbles: 0 }, spec.backoff.delay(failures, random))
+}
+
+fn give_up(rejection: Rejection, spec: &Spec, attempts: u32) -> Verdict {
+    match spec.fates.of(rejection.reason) {
+        Fate::DeadLetter => Verdict::Bury(Death { rejection, attempts }),
+        Fate::Skip => Verdict::Settled,
+        Fate::Stop => Verdict::Stop(rejection),
+    }
+}
+
+/// The wait after so many failures in a row to write a dead letter.
+pub(super) fn stumble(spec: Option<&Spec>, standing: Standing, random: f64) -> (Standing, Duration) {
+    let standing = Standing { stumbles: standing.stumbles.saturating_add(1), ..standing };
+    let backoff = spec.map(|spec| spec.backoff).unwrap_or_default();
+    (standing, backoff.delay(standing.stumbles, random).min(LONGEST_STUMBLE))
 }
 
 #[cfg(test)]

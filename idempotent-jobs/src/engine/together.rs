@@ -242,6 +242,7 @@ fn finish(parts: &[Part], mut outcomes: Outcomes) -> Outcomes {
             Part::TwinOf(of) => {
                 outcomes[index] = match outcomes[*of] {
                     Some(Outcome::Unverified) => Some(Outcome::Unverified),
+                    Some(Outcome::DeadBefore) => Some(Outcome::DeadBefore),
                     _ => Some(Outcome::Duplicate),
                 };
             }

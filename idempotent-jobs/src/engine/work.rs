@@ -15,7 +15,7 @@ pub(crate) async fn work<S: Store>(engine: Arc<Engine<S>>) {
     let mut desk = Desk::default();
     while let Some(group) = engine.next(&mut desk).await {
         if engine.classes.class(group.class).jobs.is_empty() {
-            engine.refuse(group.tasks);
+            engine.unrouted(group.tasks, &mut desk).await;
         } else if group.looking {
             // It takes a connection of its own, and this worker's may be the last.
             desk.clear(&engine).await;

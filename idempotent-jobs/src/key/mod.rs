@@ -37,6 +37,11 @@ impl Key {
         Self { text: form::write(values) }
     }
 
+    /// A key whose text form is known.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self { text: text.to_owned() }
+    }
+
     /// The key of `payload` and `headers` by `parts`.
     ///
     /// A job keyed by `header(idempotency-key)` alone takes a header in our form as it stands, and any other

@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, Database, Error, SqlSafeStr, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
 use super::enqueue::Waiting;
+use super::letters::LetterSql;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
@@ -23,7 +24,7 @@ pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Opti
 /// A database's own SQL and its own answers.
 ///
 /// Implemented for the databases of this crate, and by nothing else.
-pub trait Dialect: Database + fmt::Debug {
+pub trait Dialect: LetterSql + fmt::Debug {
     /// The handle's name as users write it.
     const HANDLE: &'static str;
     /// The database's name in messages.

@@ -76,7 +76,7 @@ impl StoreError {
     }
 
     /// A failure that passes.
-    pub(super) fn transient(doing: &'static str, source: impl Into<BoxError>) -> Self {
+    pub(crate) fn transient(doing: &'static str, source: impl Into<BoxError>) -> Self {
         Self { doing, fault: Fault::Transient, source: source.into() }
     }
 

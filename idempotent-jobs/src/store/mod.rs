@@ -20,6 +20,7 @@ mod enqueue;
 mod executor;
 mod fault;
 mod handle;
+mod letters;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod line;
 mod migrate;
@@ -43,7 +44,7 @@ use std::time::Duration;
 
 use crate::context::Handle;
 use crate::context::Isolation;
-use crate::error::BoxError;
+use crate::error::{BoxError, Rejection};
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::message::Coordinates;
@@ -53,6 +54,10 @@ pub(crate) use self::answers::{Asked, Given, Part};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
+pub use self::letters::{
+    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
+    Requested, Unkeyed, open_letters,
+};
 pub use self::operate::{Operate, SetAside, open_operate};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
@@ -113,6 +118,8 @@ pub enum Claimed {
     Fresh,
     /// The same message, or another with the same fingerprint, was here before.
     Duplicate,
+    /// The same message, or another with the same fingerprint, is a dead letter.
+    Dead,
     /// Another message used the key; the fingerprints are of different schemes and cannot be compared.
     Unverified,
     /// Another message with other content used the key, at these coordinates.
@@ -293,6 +300,52 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// of its own, as `begin` does: who holds a transaction and has no other connection left would
     /// wait for itself.
     fn seen(&self, claims: &[Claim<'_>]) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
+    /// Writes a message that is given up as a dead letter, with its claim as dead, in a transaction of its
+    /// own. Takes a connection as `begin` does. After an error that hides whether it was stored,
+    /// the same call finds out.
+    fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
+    /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
+    /// else when they come again.
+    fn unkeyed(&self, group: &str, from: &Coordinates)
+    -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
+    /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job
+    /// took: up to [`REQUESTS`] behind a number, in the order of theirs.
+    fn requested(
+        &self,
+        after: i64,
+        group: &str,
+        jobs: &[&str],
+        topics: &[&str],
+    ) -> impl Future<Output = Result<Vec<Requested>, StoreError>> + Send;
+    /// [`begin`](Self::begin), on a connection apart from those of the workers, where they may be busy for long.
+    fn begin_aside(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
+    /// One of the [requested](Self::requested), locked; `None` when it is no longer, or somebody else has it.
+    fn take_letter(
+        &self,
+        tx: &mut Self::Tx,
+        id: i64,
+    ) -> impl Future<Output = Result<Option<DeadLetter>, StoreError>> + Send;
+    /// The dedup insert of a dead letter that is run again, which takes over the claim that died with it.
+    fn supersede(
+        &self,
+        tx: &mut Self::Tx,
+        claim: Claim<'_>,
+    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    /// Marks a letter that was taken as redriven, once this transaction is committed.
+    fn redriven(
+        &self,
+        tx: &mut Self::Tx,
+        id: i64,
+        detail: Option<&str>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Opens a letter again whose message died again, in a transaction of its own; with its key claimed as
+    /// dead, if it has one by now. Whether it was still requested.
+    fn reopen(
+        &self,
+        id: i64,
+        rejection: &Rejection,
+        claim: Option<Claim<'_>>,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.
     fn told(tx: &Self::Tx) -> bool;
     /// Why the transaction can serve no further job, for a person: what the last one did to it

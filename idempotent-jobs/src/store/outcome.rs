@@ -6,6 +6,8 @@ use crate::fingerprint::{Comparison, compare};
 /// The row that holds a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
+    /// Whether its message died, and is a dead letter.
+    pub(super) dead: bool,
     pub(super) fingerprint: Vec<u8>,
     pub(super) scheme: String,
     pub(super) group: String,
@@ -18,17 +20,20 @@ pub struct Stored {
 ///
 /// The coordinates decide only where fingerprints cannot be compared. A message does not change,
 /// so another fingerprint of the same scheme at the same coordinates is another message: its
-/// topic was made anew.
+/// topic was made anew. A claim that died promises nothing to messages that cannot be compared with
+/// it: to be skipped unverified, a message has to be done.
 pub(super) fn judge(stored: Stored, claim: &Claim<'_>) -> Claimed {
     let same_message = stored.group == claim.group
         && stored.topic == *claim.at.topic
         && stored.partition == claim.at.partition
         && stored.offset == claim.at.offset;
     match compare((&claim.fingerprint, claim.scheme), (&stored.fingerprint, &stored.scheme)) {
+        Comparison::Same if stored.dead => Claimed::Dead,
         Comparison::Same => Claimed::Duplicate,
+        Comparison::Incomparable if same_message && stored.dead => Claimed::Dead,
         Comparison::Incomparable if same_message => Claimed::Duplicate,
-        Comparison::Incomparable => Claimed::Unverified,
-        Comparison::Different => {
+        Comparison::Incomparable if !stored.dead => Claimed::Unverified,
+        Comparison::Different | Comparison::Incomparable => {
             Claimed::Conflict { topic: stored.topic, partition: stored.partition, offset: stored.offset }
         }
     }
@@ -43,6 +48,7 @@ mod tests {
 
     fn stored(fingerprint: u8, scheme: &str, offset: i64) -> Stored {
         Stored {
+            dead: false,
             fingerprint: vec![fingerprint; 32],
             scheme: scheme.into(),
             group: "g".into(),
@@ -92,5 +98,15 @@ mod tests {
     fn fingerprints_of_different_schemes_are_not_compared() {
         assert_eq!(judged(stored(1, "v1:a", 4)), Claimed::Unverified);
         assert_eq!(judged(stored(2, "v1:a", 4)), Claimed::Unverified);
+    }
+
+    #[test]
+    fn dlt_02_a_message_that_died_is_known_again_and_no_other_goes_with_it() {
+        let dead = |fingerprint, scheme, offset| judged(Stored { dead: true, ..stored(fingerprint, scheme, offset) });
+        assert_eq!(dead(1, "v1", 5), Claimed::Dead);
+        assert_eq!(dead(1, "v1", 4), Claimed::Dead, "sent again");
+        assert_eq!(dead(2, "v1:a", 5), Claimed::Dead, "the same message under another `compare`");
+        assert!(matches!(dead(2, "v1", 4), Claimed::Conflict { .. }));
+        assert!(matches!(dead(2, "v1:a", 4), Claimed::Conflict { .. }), "not skipped unverified: nobody did it");
     }
 }

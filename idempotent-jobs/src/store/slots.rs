@@ -46,14 +46,18 @@ pub(super) struct Lease<DB: Dialect> {
     pub(super) session: Session<DB>,
     /// Whether a transaction ran on it before.
     pub(super) kept: bool,
+    /// Where it goes back to.
+    home: Idle<DB>,
     slot: OwnedSemaphorePermit,
 }
+
+type Idle<DB> = Arc<Mutex<Vec<Session<DB>>>>;
 
 /// A fixed number of connections, opened when they are first needed.
 pub(super) struct Slots<DB: Dialect> {
     pub(super) options: Options<DB>,
     free: Arc<Semaphore>,
-    idle: Mutex<Vec<Session<DB>>>,
+    idle: Idle<DB>,
     size: usize,
 }
 
@@ -61,7 +65,7 @@ impl<DB: Dialect> Slots<DB> {
     pub(super) fn new(options: Options<DB>, size: usize) -> Self {
         // The driver's log shows whole statements, and with a claim sent as text a key.
         let options = options.disable_statement_logging();
-        Self { options, free: Arc::new(Semaphore::new(size)), idle: Mutex::default(), size }
+        Self { options, free: Arc::new(Semaphore::new(size)), idle: Arc::default(), size }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -72,25 +76,19 @@ impl<DB: Dialect> Slots<DB> {
     pub(super) async fn acquire(&self) -> Result<Lease<DB>, StoreError> {
         let slot = Arc::clone(&self.free).acquire_owned().await.expect("the semaphore is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match idle {
-            Some(session) => Ok(Lease { session, kept: true, slot }),
-            None => Ok(Lease { session: self.open().await?, kept: false, slot }),
-        }
+        let kept = idle.is_some();
+        let session = match idle {
+            Some(session) => session,
+            None => self.open().await?,
+        };
+        Ok(Lease { session, kept, home: Arc::clone(&self.idle), slot })
     }
 
     /// The same slot with a new connection; the old one is closed.
     pub(super) async fn renew(&self, lease: Lease<DB>) -> Result<Lease<DB>, StoreError> {
-        let Lease { session, slot, .. } = lease;
+        let Lease { session, home, slot, .. } = lease;
         drop(session);
-        Ok(Lease { session: self.open().await?, kept: false, slot })
-    }
-
-    /// Takes back a connection whose transaction was seen to end.
-    pub(super) fn give_back(&self, lease: Lease<DB>) {
-        let Lease { session, slot, .. } = lease;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
-        // Only now: whoever waits for the slot is to find the connection.
-        drop(slot);
+        Ok(Lease { session: self.open().await?, kept: false, home, slot })
     }
 
     async fn open(&self) -> Result<Session<DB>, StoreError> {
@@ -99,6 +97,16 @@ impl<DB: Dialect> Slots<DB> {
         let mark = mark();
         let chain = DB::chain(&guard, &mark, None);
         Ok(Session { guard, conn, mark, settled: None, chain })
+    }
+}
+
+impl<DB: Dialect> Lease<DB> {
+    /// Gives back a connection whose transaction was seen to end.
+    pub(super) fn give_back(self) {
+        let Self { session, home, slot, .. } = self;
+        home.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        // Only now: whoever waits for the slot is to find the connection.
+        drop(slot);
     }
 }
 

@@ -13,9 +13,12 @@ use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
-    Ahead, Claim, Claimed, CommitError, Committed, Fault, JobRow, Rolled, Store, StoreError, Terms, claims, commit,
-    fault, register,
+    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Requested, Rolled, Store,
+    StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
 };
+use crate::context::Isolation;
+use crate::error::Rejection;
+use crate::message::Coordinates;
 
 /// How long a rollback may take before the connection is closed instead.
 pub(super) const ROLLBACK: Duration = Duration::from_secs(2);
@@ -25,11 +28,17 @@ pub(super) const ROLLBACK: Duration = Duration::from_secs(2);
 /// timeout shorter than a round trip does not look like trouble of the database for ever.
 pub(super) const LEAST: Duration = Duration::from_secs(2);
 
+/// The terms of a transaction that is no job's.
+pub(super) const BESIDE: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
+
 const CLAIMING: &str = "claiming the key";
 
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
-    slots: Slots<DB>,
+    pub(super) slots: Slots<DB>,
+    /// For what is done beside the workers' jobs, where more than one connection makes sense: a worker
+    /// keeps its own while it has work.
+    aside: Option<Slots<DB>>,
 }
 
 impl<DB: Dialect> Store for SqlStore<DB> {
@@ -38,7 +47,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;
-        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))) })
+        let aside = DB::CHAINS.then(|| Slots::new(options.clone(), 1));
+        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside })
     }
 
     fn connections(&self) -> usize {
@@ -49,7 +59,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         // All slots are taken before the first connection is there to be taken again.
         let opening = (0..self.slots.size()).map(|_| async {
             if let Ok(lease) = self.slots.acquire().await {
-                self.slots.give_back(lease);
+                lease.give_back();
             }
         });
         futures_util::future::join_all(opening).await;
@@ -139,9 +149,72 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         }
         // After an error the connection is dropped.
         if seen.is_ok() {
-            self.slots.give_back(lease);
+            lease.give_back();
         }
         seen
+    }
+
+    async fn bury(&self, death: &Death<'_>) -> Result<Buried, StoreError> {
+        let mut tx = self.begin(BESIDE).await?;
+        // An error drops the transaction and its connection.
+        match within(BESIDE.timeout, letters::BURYING, letters::bury::<DB>(tx.parts().0, death)).await? {
+            Buried::Seen(claimed) => {
+                self.rollback(tx).await;
+                Ok(Buried::Seen(claimed))
+            }
+            written => self.end(tx, letters::BURYING).await.map(|()| written),
+        }
+    }
+
+    async fn unkeyed(&self, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let mut found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
+        if lease.kept && found.as_ref().is_err_and(died::<DB>) {
+            lease = self.slots.renew(lease).await?;
+            found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
+        }
+        found.inspect(|_| lease.give_back())
+    }
+
+    async fn requested(
+        &self,
+        after: i64,
+        group: &str,
+        jobs: &[&str],
+        topics: &[&str],
+    ) -> Result<Vec<Requested>, StoreError> {
+        let slots = self.aside.as_ref().unwrap_or(&self.slots);
+        let mut lease = slots.acquire().await?;
+        let mut found = letters::requested::<DB>(&mut lease.session.conn, after, group, jobs, topics).await;
+        if lease.kept && found.as_ref().is_err_and(died::<DB>) {
+            lease = slots.renew(lease).await?;
+            found = letters::requested::<DB>(&mut lease.session.conn, after, group, jobs, topics).await;
+        }
+        found.inspect(|_| lease.give_back())
+    }
+
+    async fn begin_aside(&self, terms: Terms) -> Result<Tx<DB>, StoreError> {
+        let lease = self.aside.as_ref().unwrap_or(&self.slots).acquire().await?;
+        self.begin_on(lease, terms).await
+    }
+
+    async fn take_letter(&self, tx: &mut Tx<DB>, id: i64) -> Result<Option<DeadLetter>, StoreError> {
+        letters::take::<DB>(tx.parts().0, id).await
+    }
+
+    async fn supersede(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        letters::supersede::<DB>(tx.parts().0, &claim).await
+    }
+
+    async fn redriven(&self, tx: &mut Tx<DB>, id: i64, detail: Option<&str>) -> Result<(), StoreError> {
+        letters::redriven::<DB>(tx.parts().0, id, detail).await
+    }
+
+    async fn reopen(&self, id: i64, rejection: &Rejection, claim: Option<Claim<'_>>) -> Result<bool, StoreError> {
+        let mut tx = self.begin_aside(BESIDE).await?;
+        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, claim.as_ref());
+        let reopened = within(BESIDE.timeout, letters::REOPENING, reopening).await?;
+        self.end(tx, letters::REOPENING).await.map(|()| reopened)
     }
 
     fn told(tx: &Tx<DB>) -> bool {
@@ -160,7 +233,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         match timeout(ROLLBACK, undo::<DB>(&mut lease)).await {
             Ok(Ok(clean)) => {
                 if clean && !notes.tainted {
-                    self.slots.give_back(lease);
+                    lease.give_back();
                 }
                 Rolled::Back
             }
@@ -181,9 +254,14 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
+    /// Commits what is no job's. Without an answer it counts as not done, and is done again.
+    pub(super) async fn end(&self, tx: Tx<DB>, doing: &'static str) -> Result<(), StoreError> {
+        self.commit(tx, BESIDE.timeout).await.map_err(|error| StoreError::transient(doing, error))
+    }
+
     async fn close(&self, tx: Tx<DB>, budget: Duration) -> Result<(), CommitError> {
         if let Some(lease) = commit::commit(tx, budget).await? {
-            self.slots.give_back(lease);
+            lease.give_back();
         }
         Ok(())
     }

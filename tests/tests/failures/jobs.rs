@@ -1,5 +1,6 @@
 //! The jobs of these tests. Each test runs the ones it names.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +42,43 @@ async fn charge(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
         ("panic_once", 1) => panic!("the handler panics"),
         ("hang_once", 1) => std::future::pending().await,
         ("terminal", _) => Err(JobError::terminal("no retry can help")),
+        _ => Ok(()),
+    }
+}
+
+/// The same, and what it cannot process stops its worker or is passed over.
+#[idempotent_job(
+    topic = "orders", key = "order_id, op", ordering = partition, retries = 2, backoff = "1ms..20ms",
+    on_exhausted = stop, on_conflict = fail, on_tombstone = skip,
+)]
+async fn charge_or_stop(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    effect_sqlite(tx, "charge_or_stop", order.order_id, &meta).await?;
+    match order.does.as_str() {
+        "fail" => Err("the handler says no".into()),
+        "terminal" => Err(JobError::terminal("no retry can help")),
+        _ => Ok(()),
+    }
+}
+
+/// Passes over keys that are used again with other content.
+#[idempotent_job(topic = "orders", key = "order_id, op", on_conflict = skip)]
+async fn lenient(tx: &mut SqliteTx, order: Order, meta: Meta) -> JobResult {
+    Ok(effect_sqlite(tx, "lenient", order.order_id, &meta).await?)
+}
+
+/// What a handler sees of the world outside.
+#[derive(Clone, Default)]
+pub struct Mood(pub Arc<AtomicBool>);
+
+/// Snoozes or discards until the world is in a better mood, after an effect that is to be undone.
+#[idempotent_job(topic = "orders", key = "order_id, op", retries = 0, backoff = "1ms..20ms")]
+async fn moody(tx: &mut SqliteTx, order: Order, meta: Meta, State(mood): State<Mood>) -> JobResult {
+    effect_sqlite(tx, "moody", order.order_id, &meta).await?;
+    match order.does.as_str() {
+        _ if mood.0.load(Ordering::SeqCst) => Ok(()),
+        "snooze" => Err(JobError::snooze(Duration::from_millis(50))),
+        "discard" => Err(JobError::discard("the account is closed")),
+        "fail" => Err("the handler says no".into()),
         _ => Ok(()),
     }
 }

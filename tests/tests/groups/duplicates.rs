@@ -3,7 +3,6 @@
 use idempotent_jobs::__private::Point;
 use tests::PATIENCE;
 use tests::database::Kind;
-use tests::worker::words;
 
 use super::scene::{Message, Scene, message};
 
@@ -33,23 +32,19 @@ pub fn ded_01_copies_of_one_that_fails_wait_for_it(kind: Kind) {
     }
 }
 
-pub fn ded_02_other_content_within_a_group_stops_the_worker_and_loses_nothing(kind: Kind) {
+pub fn ded_02_other_content_within_a_group_is_a_dead_letter_and_loses_nothing(kind: Kind) {
     for form in ["shared", "batch"] {
         let scene = Scene::new(kind);
         let mut messages: Vec<Message> = (0..10).map(message).collect();
         messages.insert(6, message(2).noting("other").keyed("elsewhere"));
         let offsets = scene.send(&messages);
-        let worker = scene.work(&[form]);
-        let source = worker.source;
-        let error = worker.fails();
+        let source = scene.work_off(&[form]);
         let first = format!("topic groups, partition 0, offset {}", offsets[2]);
-        let second = format!("topic groups, partition 0, offset {}", offsets[6]);
-        words(&error, &["reason conflict", &first, &second]);
+        let letter = scene.world.letter();
+        assert_eq!((&*letter.reason, letter.message.coordinates.offset), ("conflict", offsets[6]), "{form}");
+        assert!(letter.error.contains(&first), "{form}: {}", letter.error);
         scene.assert_tried(source, 10);
-        let committed = scene.world.broker.committed(&scene.world.group, "groups", 2);
-        assert_eq!(committed[0], offsets[6], "{form}: the offset stays at the second");
-        let error = scene.work(&[form]).fails();
-        words(&error, &["reason conflict", &first, &second]);
+        scene.redrive(form);
         assert_eq!(scene.sorted(form), (0..10).collect::<Vec<_>>(), "{form}: each once, with its first content");
     }
 }

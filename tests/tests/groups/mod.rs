@@ -14,7 +14,7 @@ macro_rules! cases {
         groups::cases! { $kind =>
             duplicates: ded_02_copies_within_a_group_have_one_effect;
             duplicates: ded_01_copies_of_one_that_fails_wait_for_it;
-            duplicates: ded_02_other_content_within_a_group_stops_the_worker_and_loses_nothing;
+            duplicates: ded_02_other_content_within_a_group_is_a_dead_letter_and_loses_nothing;
             duplicates: ded_02_a_group_is_given_only_what_is_new;
             duplicates: ded_11_groups_that_contend_for_keys_and_rows_have_each_effect_once;
             crashes: a_process_struck_down_within_a_group_loses_and_doubles_nothing;

@@ -140,6 +140,14 @@ impl Scene {
         source
     }
 
+    /// Runs all dead letters again.
+    pub fn redrive(&self, form: &str) {
+        self.world.ask();
+        let worker = self.work(&[form]);
+        self.world.answered();
+        worker.stop().expect("a clean stop");
+    }
+
     /// The ids of a form's effects, in the order they were written.
     pub fn ids(&self, form: &str) -> Vec<i64> {
         self.world.database.ids(&self.job(form))

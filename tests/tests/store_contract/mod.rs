@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
 pub mod enqueue;
+mod letters;
 pub mod pooling;
 pub mod proxy;
 mod shared;
@@ -20,6 +21,7 @@ use idempotent_jobs::__private::store::{
 use idempotent_jobs::Coordinates;
 
 pub use self::enqueue::*;
+pub use self::letters::*;
 pub use self::shared::*;
 
 pub const BUDGET: Duration = Duration::from_secs(10);
@@ -722,6 +724,14 @@ macro_rules! contract {
             db_02_claims_of_jobs_that_did_not_run_do_not_survive_a_foreign_commit
             what_is_seen_is_committed
             what_disturbs_the_next_job_is_named
+            dlt_02_a_dead_letter_and_its_claim_are_stored_together
+            dlt_02_what_is_dead_is_known_by_every_claim
+            dlt_02_what_has_no_key_is_one_letter_for_each_message
+            ded_02_a_conflicts_dead_letter_leaves_the_good_claim_alone
+            ded_02_another_content_runs_once_the_dead_one_is_skipped
+            a_key_that_was_claimed_meanwhile_is_not_buried
+            ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects
+            one_that_dies_again_is_the_same_letter
         }
     };
 }

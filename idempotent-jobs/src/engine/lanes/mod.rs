@@ -50,6 +50,11 @@ pub(crate) struct Task<P> {
 }
 
 impl<P> Task<P> {
+    /// The assignment it came with.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Whether both are of one lane, and so in order.
     pub fn is_beside(&self, other: &Self) -> bool {
         (self.lane, self.epoch) == (other.lane, other.epoch)
@@ -206,6 +211,16 @@ impl<P: Default> Lanes<P> {
     pub fn may_start(&self, task: &Task<P>) -> bool {
         let current = self.assignments.get(&task.partition).filter(|it| it.epoch == task.epoch);
         current.is_some_and(|assignment| !assignment.closed)
+    }
+
+    /// The first offset of the message's assignment that is not settled, if it goes on.
+    pub fn first(&self, task: &Task<P>) -> Option<i64> {
+        self.assignments.get(&task.partition).filter(|it| it.epoch == task.epoch)?.offsets.first()
+    }
+
+    /// The assignments that go on.
+    pub fn epochs(&self) -> Vec<u64> {
+        self.assignments.values().map(|assignment| assignment.epoch).collect()
     }
 
     /// Whether messages can be taken.

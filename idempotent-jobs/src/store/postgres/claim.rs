@@ -1,5 +1,6 @@
 //! The dedup insert.
 
+use sqlx::postgres::PgRow;
 use sqlx::{Error, PgConnection, Row};
 
 use super::guard::Guard;
@@ -66,22 +67,25 @@ fn literal(text: &str) -> String {
 /// The row that holds the key.
 pub(super) async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
     let row = sqlx::query(
-        "SELECT fingerprint, scheme, \"group\", topic, partition, \"offset\" \
+        "SELECT fingerprint, scheme, \"group\", topic, partition, \"offset\", state = 'dead' \
          FROM idempotent_jobs.processed WHERE job = $1 AND key = $2",
     )
     .bind(claim.job)
     .bind(claim.key.stored())
     .fetch_optional(conn)
     .await?;
-    row.map(|row| {
-        Ok(Stored {
-            fingerprint: row.try_get(0)?,
-            scheme: row.try_get(1)?,
-            group: row.try_get(2)?,
-            topic: row.try_get(3)?,
-            partition: row.try_get(4)?,
-            offset: row.try_get(5)?,
-        })
+    row.map(stored).transpose()
+}
+
+/// What [`look`] selects.
+pub(super) fn stored(row: PgRow) -> Result<Stored, Error> {
+    Ok(Stored {
+        fingerprint: row.try_get(0)?,
+        scheme: row.try_get(1)?,
+        group: row.try_get(2)?,
+        topic: row.try_get(3)?,
+        partition: row.try_get(4)?,
+        offset: row.try_get(5)?,
+        dead: row.try_get(6)?,
     })
-    .transpose()
 }

@@ -43,7 +43,7 @@ pub(super) async fn look(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Resul
     let Some(first) = claims.first() else { return Ok(HashMap::new()) };
     let keys: Vec<_> = claims.iter().map(|claim| claim.key.stored()).collect();
     let rows = sqlx::query(
-        "SELECT key, fingerprint, scheme, \"group\", topic, partition, \"offset\" \
+        "SELECT key, fingerprint, scheme, \"group\", topic, partition, \"offset\", state = 'dead' \
          FROM idempotent_jobs.processed WHERE job = $1 AND key = ANY ($2)",
     )
     .bind(first.job)
@@ -59,6 +59,7 @@ pub(super) async fn look(conn: &mut PgConnection, claims: &[Claim<'_>]) -> Resul
                 topic: row.try_get(4)?,
                 partition: row.try_get(5)?,
                 offset: row.try_get(6)?,
+                dead: row.try_get(7)?,
             };
             Ok((row.try_get(0)?, stored))
         })

@@ -9,9 +9,10 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 2] = [
+const KNOWN: [Migration; 3] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
+    Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.
@@ -132,9 +133,11 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
         ));
     }
     let lacking: Vec<String> = sqlx::query_scalar(
-        "SELECT t || ': ' || p FROM (VALUES ('processed', 'SELECT'), ('processed', 'INSERT'), \
+        "SELECT t || ': ' || p FROM (VALUES ('processed', 'SELECT'), ('processed', 'INSERT'), ('processed', 'UPDATE'), \
          ('jobs', 'SELECT'), ('jobs', 'INSERT'), ('jobs', 'UPDATE'), \
-         ('sealed', 'SELECT'), ('sealed', 'INSERT'), ('sealed', 'DELETE')) v(t, p) \
+         ('sealed', 'SELECT'), ('sealed', 'INSERT'), ('sealed', 'DELETE'), \
+         ('dead_letters', 'SELECT'), ('dead_letters', 'INSERT'), ('dead_letters', 'UPDATE'), \
+         ('dead_letter_history', 'SELECT'), ('dead_letter_history', 'INSERT')) v(t, p) \
          WHERE NOT has_table_privilege('idempotent_jobs.' || t, p)",
     )
     .fetch_all(&mut *conn)

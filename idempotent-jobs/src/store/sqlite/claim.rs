@@ -41,7 +41,7 @@ pub(super) async fn open_and_insert(
 }
 
 /// The claim's columns as the parameters of [`INSERT`].
-trait BindClaim {
+pub(super) trait BindClaim {
     fn bind_claim(self, claim: &Claim<'_>) -> Self;
 }
 
@@ -61,7 +61,7 @@ impl BindClaim for Query<'_, Sqlite, SqliteArguments> {
 /// The row that holds the key.
 pub(super) async fn look(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {
     let row = sqlx::query(
-        "SELECT fingerprint, scheme, \"group\", topic, \"partition\", \"offset\" \
+        "SELECT fingerprint, scheme, \"group\", topic, \"partition\", \"offset\", state = 'dead' \
          FROM main.idempotent_jobs_processed WHERE job = $1 AND key = $2",
     )
     .bind(claim.job)
@@ -76,6 +76,7 @@ pub(super) async fn look(conn: &mut SqliteConnection, claim: &Claim<'_>) -> Resu
             topic: row.try_get(3)?,
             partition: row.try_get(4)?,
             offset: row.try_get(5)?,
+            dead: row.try_get(6)?,
         })
     })
     .transpose()

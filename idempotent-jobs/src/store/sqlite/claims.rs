@@ -40,7 +40,7 @@ pub(super) async fn look(conn: &mut SqliteConnection, claims: &[Claim<'_>]) -> R
     let Some(first) = claims.first() else { return Ok(HashMap::new()) };
     let keys: Vec<_> = claims.iter().map(|claim| claim.key.stored()).collect();
     let rows = sqlx::query(
-        "SELECT key, fingerprint, scheme, \"group\", topic, \"partition\", \"offset\" \
+        "SELECT key, fingerprint, scheme, \"group\", topic, \"partition\", \"offset\", state = 'dead' \
          FROM main.idempotent_jobs_processed WHERE job = $1 AND key IN (SELECT value FROM json_each($2))",
     )
     .bind(first.job)
@@ -56,6 +56,7 @@ pub(super) async fn look(conn: &mut SqliteConnection, claims: &[Claim<'_>]) -> R
                 topic: row.try_get(4)?,
                 partition: row.try_get(5)?,
                 offset: row.try_get(6)?,
+                dead: row.try_get(7)?,
             };
             Ok((row.try_get(0)?, stored))
         })

@@ -6,6 +6,7 @@ mod claims;
 mod enqueue;
 mod fault;
 mod guard;
+mod letters;
 mod migrate;
 mod open;
 mod operate;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use idempotent_jobs::prelude::*;
 use idempotent_jobs::{PgTx, SqliteTx};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::Executor;
 use tests::database::{effect_pg, effect_sqlite};
 
@@ -26,6 +27,10 @@ enum Does {
     SetLocal,
     /// Works for so many milliseconds.
     Slow(u64),
+    /// An error that no retry can mend.
+    Terminal,
+    /// A payload that cannot be read.
+    Unreadable,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -39,7 +44,16 @@ enum Ending {
 #[derive(Debug, Serialize, Deserialize)]
 struct Work {
     id: i64,
+    #[serde(deserialize_with = "readable")]
     does: Does,
+}
+
+/// With `CHILD_GOOD` every payload can be read.
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Does, D::Error> {
+    match Does::deserialize(deserializer)? {
+        Does::Unreadable if env::var_os("CHILD_GOOD").is_none() => Err(D::Error::custom("not by this version")),
+        does => Ok(does),
+    }
 }
 
 impl Ending {
@@ -66,7 +80,8 @@ macro_rules! job {
         async fn $name(tx: &mut $tx, work: Work, meta: Meta) -> JobResult {
             const JOB: &str = stringify!($name);
             match asked(&work) {
-                Does::Plain => {}
+                Does::Plain | Does::Unreadable => {}
+                Does::Terminal => return Err(JobError::terminal("no retry can help")),
                 Does::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
                 Does::Swallow => {
                     let swallowed = (&mut *tx).execute(FAILING).await;

@@ -21,6 +21,10 @@ pub struct Orders(Arc<(Mutex<State>, Condvar)>);
 /// Begins to read orders.
 pub fn follow() -> impl Probe {
     let orders = Orders::default();
+    // Armed from the first moment, where an order would come too late.
+    if let Ok(word) = std::env::var("CHILD_HALT") {
+        orders.obey(&format!("halt {word} 1"));
+    }
     let reader = orders.clone();
     thread::spawn(move || {
         stdin().lines().map_while(Result::ok).for_each(|line| reader.obey(&line));

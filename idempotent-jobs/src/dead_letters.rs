@@ -1,0 +1,277 @@
+//! Dead letters: messages that cannot be processed, kept whole, and run again when that is mended.
+//!
+//! A message that its job gives up is written to the database before its offset moves: its key, payload and
+//! headers byte for byte, where it lay, which rule it broke, and what was found. In the same transaction its
+//! dedup key is claimed as *dead*, so that it is skipped, and not run, when Kafka delivers it again.
+//!
+//! ```no_run
+//! use idempotent_jobs::dead_letters::{DeadLetters, Filter};
+//!
+//! # async fn example() -> Result<(), idempotent_jobs::Error> {
+//! let letters = DeadLetters::connect("postgres://…").await?;
+//! for letter in letters.list(&Filter::open().job("charge")).await? {
+//!     println!("{} {} {}: {}", letter.id, letter.message.coordinates, letter.reason, letter.error);
+//! }
+//! // The handler is mended and deployed: its workers run them again, each once.
+//! letters.redrive(&Filter::open().job("charge").reason("exhausted"), "ann@example.com").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Redrive
+//! [`redrive`](DeadLetters::redrive) only asks. A worker that runs the job takes a requested letter within a second
+//! or so, takes over the dead claim, enters the handler once, and marks the letter in the transaction of
+//! the effects: *redriven* exactly when they are committed. Run again twice, it is a duplicate. One that fails
+//! again is *open* again, the same letter with its history.
+//!
+//! A letter whose reason is a conflict has a key that belongs to another message. As long as that
+//! one is done, or dead and not skipped, a redrive finds the conflict again.
+//!
+//! A letter that could not be read or keyed has no claim. It is read anew when it is run again. One that no
+//! job took is given to the jobs that take its event by then, as a new message is.
+//!
+//! # Order
+//! Later messages of the same Kafka message key went on when it died. A redrive comes after them.
+
+mod export;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::store::{self, LetterStore, StoreError};
+
+pub use crate::store::{Change, DeadLetter, Filter, Foreseen, LetterState};
+
+/// The dead letters of a database.
+pub struct DeadLetters {
+    store: Arc<dyn LetterStore>,
+}
+
+/// A dead letter and what became of it since it was written.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Shown {
+    /// The letter.
+    pub letter: DeadLetter,
+    /// Its changes, the first one first.
+    pub history: Vec<Change>,
+}
+
+/// What was done with a dead letter that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Answer {
+    /// As asked.
+    Done,
+    /// It stood so before, or was changed by somebody else meanwhile: as this.
+    Stands(LetterState),
+    /// There is no such letter.
+    Unknown,
+}
+
+/// Letters read at a time.
+const PAGE: u32 = 100;
+
+impl DeadLetters {
+    /// Those of this database, `postgres://…` or `sqlite://…`, whose tables are brought up to date.
+    ///
+    /// # Errors
+    /// [`Error::Start`] says why it cannot be used.
+    pub async fn connect(database_url: &str) -> Result<Self, Error> {
+        let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
+        Ok(Self { store: store::open_letters(database_url).await.map_err(refused)? })
+    }
+
+    /// Those that fit, the oldest first; 100 unless the filter has another [limit](Filter::limit).
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn list(&self, filter: &Filter) -> Result<Vec<DeadLetter>, Error> {
+        let filter = Filter { limit: filter.limit.or(Some(PAGE)), ..filter.clone() };
+        self.store.list(&filter).await.map_err(failed)
+    }
+
+    /// One with its history.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn show(&self, id: i64) -> Result<Option<Shown>, Error> {
+        let Some(letter) = self.list(&Filter::default().ids([id])).await?.pop() else { return Ok(None) };
+        let history = self.store.history(id).await.map_err(failed)?;
+        Ok(Some(Shown { letter, history }))
+    }
+
+    /// Asks workers to run those that fit again: the open ones, or, by number, those that were skipped as well. Says
+    /// of each what became of that; `who` is kept in its history.
+    ///
+    /// # Errors
+    /// [`Error::Database`]; what was asked for before it stands.
+    pub async fn redrive(&self, filter: &Filter, who: &str) -> Result<Vec<(i64, Answer)>, Error> {
+        self.turn(filter, &[LetterState::Open, LetterState::Skipped], LetterState::Requested, who).await
+    }
+
+    /// Sets those that fit aside for good, unless they are redriven: the open ones, or, by number, those that were
+    /// to be run again as well. Their keys stay claimed, so that their messages stay skipped.
+    ///
+    /// # Errors
+    /// [`Error::Database`]; those that were skipped before it are.
+    pub async fn skip(&self, filter: &Filter, who: &str) -> Result<Vec<(i64, Answer)>, Error> {
+        self.turn(filter, &[LetterState::Open, LetterState::Requested], LetterState::Skipped, who).await
+    }
+
+    /// What would become of those that fit if they were run again now. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn foresee(&self, filter: &Filter) -> Result<Vec<(i64, Foreseen)>, Error> {
+        let mut foreseen = Vec::new();
+        let mut pages = Pages::new(&undecided(filter));
+        while let Some(page) = pages.next(&*self.store).await? {
+            for letter in page {
+                let would = match letter.state {
+                    LetterState::Redriven => Foreseen::Duplicate,
+                    _ => self.store.foresee(&letter).await.map_err(failed)?,
+                };
+                foreseen.push((letter.id, would));
+            }
+        }
+        Ok(foreseen)
+    }
+
+    async fn turn(
+        &self,
+        filter: &Filter,
+        from: &[LetterState],
+        to: LetterState,
+        who: &str,
+    ) -> Result<Vec<(i64, Answer)>, Error> {
+        let mut answers = Vec::new();
+        let mut pages = Pages::new(&undecided(filter));
+        while let Some(page) = pages.next(&*self.store).await? {
+            for letter in page {
+                let done = from.contains(&letter.state)
+                    && self.store.change(letter.id, from, to, who).await.map_err(failed)?;
+                let answer = if done { Answer::Done } else { self.stands(letter.id).await? };
+                answers.push((letter.id, answer));
+            }
+        }
+        let unknown = filter.ids.iter().flatten().filter(|id| !answers.iter().any(|(known, _)| known == *id));
+        let unknown: Vec<_> = unknown.map(|id| (*id, Answer::Unknown)).collect();
+        answers.extend(unknown);
+        Ok(answers)
+    }
+
+    async fn stands(&self, id: i64) -> Result<Answer, Error> {
+        let letter = self.list(&Filter::default().ids([id])).await?.pop();
+        Ok(letter.map_or(Answer::Unknown, |letter| Answer::Stands(letter.state)))
+    }
+}
+
+/// Without a state and without numbers, the open ones are meant.
+fn undecided(filter: &Filter) -> Filter {
+    let state = filter.state.or_else(|| filter.ids.is_none().then_some(LetterState::Open));
+    Filter { state, ..filter.clone() }
+}
+
+/// What fits, page by page.
+struct Pages {
+    filter: Filter,
+    left: u32,
+}
+
+impl Pages {
+    fn new(filter: &Filter) -> Self {
+        Self { filter: filter.clone(), left: filter.limit.unwrap_or(u32::MAX) }
+    }
+
+    async fn next(&mut self, store: &dyn LetterStore) -> Result<Option<Vec<DeadLetter>>, Error> {
+        self.filter.limit = Some(PAGE.min(self.left));
+        let page = store.list(&self.filter).await.map_err(failed)?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.filter.after = last.id;
+        self.left -= u32::try_from(page.len()).unwrap_or(PAGE).min(self.left);
+        Ok(Some(page))
+    }
+}
+
+fn failed(error: StoreError) -> Error {
+    Error::Database(error.to_string())
+}
+
+impl Filter {
+    /// The open ones.
+    pub fn open() -> Self {
+        Self::default().state(LetterState::Open)
+    }
+
+    /// Only these numbers.
+    #[must_use]
+    pub fn ids(mut self, ids: impl IntoIterator<Item = i64>) -> Self {
+        self.ids = Some(ids.into_iter().collect());
+        self
+    }
+
+    /// Only of this job.
+    #[must_use]
+    pub fn job(mut self, job: impl Into<String>) -> Self {
+        self.job = Some(job.into());
+        self
+    }
+
+    /// Only of this topic.
+    #[must_use]
+    pub fn topic(mut self, topic: impl Into<String>) -> Self {
+        self.topic = Some(topic.into());
+        self
+    }
+
+    /// Only of this [reason](crate::Reason), by its word: `exhausted`, `conflict`, …
+    #[must_use]
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Only of this dedup key, in its text form: `["A1","charge"]`.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Only those that stand so.
+    #[must_use]
+    pub fn state(mut self, state: LetterState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Only those that were written longer ago than this.
+    #[must_use]
+    pub fn older_than(mut self, age: Duration) -> Self {
+        self.older = Some(age);
+        self
+    }
+
+    /// Only those that were written within this time.
+    #[must_use]
+    pub fn younger_than(mut self, age: Duration) -> Self {
+        self.younger = Some(age);
+        self
+    }
+
+    /// Only those behind this number: for the next page of a list.
+    #[must_use]
+    pub fn after(mut self, id: i64) -> Self {
+        self.after = id;
+        self
+    }
+
+    /// At most so many.
+    #[must_use]
+    pub fn limit(mut self, letters: u32) -> Self {
+        self.limit = Some(letters);
+        self
+    }
+}

@@ -1,0 +1,100 @@
+//! Dead letters that no job took, once jobs are there that do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::run::{Ran, Whose};
+use super::{Engine, Next, REST, Routed};
+use crate::context::Isolation;
+use crate::engine::execute::identity;
+use crate::engine::report::unknown_event;
+use crate::error::Rejection;
+use crate::message::Message;
+use crate::store::{Death, Store, StoreError, Terms};
+
+const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
+
+impl<S: Store> Engine<S> {
+    /// Runs it by each job that takes its event, as a new message: claims of their own keep each from doing
+    /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
+    pub(super) async fn route(&self, id: i64) -> Option<Duration> {
+        let message = match self.read(id).await {
+            Ok(message) => message?,
+            Err(error) => {
+                tracing::warn!(letter = id, %error, "could not be run again yet");
+                return Some(REST);
+            }
+        };
+        let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
+        let Some(jobs @ [_, ..]) = jobs else {
+            self.open_again(id, None, &message, &unknown_event(&message)).await;
+            return None;
+        };
+        for job in jobs {
+            if let Some(wait) = self.route_to(&self.jobs[*job], id).await {
+                return Some(wait);
+            }
+        }
+        match self.routed(id).await {
+            Ok(()) => None,
+            Err(error) => {
+                tracing::warn!(letter = id, %error, "that it was run again could not be written yet");
+                Some(REST)
+            }
+        }
+    }
+
+    async fn route_to(&self, job: &Routed<S>, id: i64) -> Option<Duration> {
+        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys).await {
+            Ran::Gone => return Some(REST),
+            Ran::Unread(error) => {
+                tracing::warn!(letter = id, %error, "could not be run again yet");
+                return Some(REST);
+            }
+            Ran::To(message, outcome) => (message, outcome),
+        };
+        match self.tell_redrive(job.spec().name, outcome) {
+            Next::Settled => None,
+            Next::Later(wait) => Some(wait),
+            Next::Open(rejection) => self.bury_of(job, &message, &rejection).await,
+        }
+    }
+
+    /// The failed job has a dead letter of its own.
+    async fn bury_of(&self, job: &Routed<S>, message: &Arc<Message>, rejection: &Rejection) -> Option<Duration> {
+        let identity = identity(job, message);
+        let death = Death {
+            group: &self.group,
+            job: Some(job.spec().name),
+            message,
+            claim: identity.as_ref().map(|(key, fingerprint)| self.claim_of(job.spec(), key, *fingerprint, message)),
+            reason: rejection.reason,
+            error: &rejection.detail,
+            attempts: 1,
+        };
+        match self.store.bury(&death).await {
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "the dead letter could not be written yet");
+                Some(REST)
+            }
+        }
+    }
+
+    /// The message alone.
+    async fn read(&self, id: i64) -> Result<Option<Arc<Message>>, StoreError> {
+        let mut tx = self.store.begin_aside(TERMS).await?;
+        let letter = self.store.take_letter(&mut tx, id).await?;
+        self.store.rollback(tx).await;
+        Ok(letter.map(|letter| Arc::new(letter.message)))
+    }
+
+    async fn routed(&self, id: i64) -> Result<(), StoreError> {
+        const DOING: &str = "marking a dead letter as redriven";
+        let mut tx = self.store.begin_aside(TERMS).await?;
+        if self.store.take_letter(&mut tx, id).await?.is_some() {
+            self.store.redriven(&mut tx, id, Some("given to the jobs that take its event")).await?;
+        }
+        self.store.commit(tx, TERMS.timeout).await.map_err(|error| StoreError::transient(DOING, error))
+    }
+}
