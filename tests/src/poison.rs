@@ -43,16 +43,8 @@ pub enum Bad {
 }
 
 /// All but the one that ends its process, of which there are few: each ends several.
-const COMMON: [Bad; 8] = [
-    Bad::Undecodable,
-    Bad::Keyless,
-    Bad::Terminal,
-    Bad::Panic,
-    Bad::Conflict,
-    Bad::Large,
-    Bad::Tombstone,
-    Bad::Hang,
-];
+const COMMON: [Bad; 8] =
+    [Bad::Undecodable, Bad::Keyless, Bad::Terminal, Bad::Panic, Bad::Conflict, Bad::Large, Bad::Tombstone, Bad::Hang];
 
 impl Bad {
     /// What a message is; one of a hundred is bad.

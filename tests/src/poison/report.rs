@@ -90,7 +90,10 @@ fn wrong(world: &World, log: &Log) -> Vec<String> {
             wrong.push(format!("{at}: message {id} has two letters"));
         }
         if letter.reason != bad.reason() {
-            wrong.push(format!("{at}: message {id} is {bad:?}, and its letter says {}: {}", letter.reason, letter.error));
+            wrong.push(format!(
+                "{at}: message {id} is {bad:?}, and its letter says {}: {}",
+                letter.reason, letter.error
+            ));
         }
         wrong.extend(difference(&letter, wire).map(|what| format!("{at}: message {id} has another {what}")));
     }

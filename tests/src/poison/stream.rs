@@ -50,9 +50,7 @@ impl<'a> Stream<'a> {
             Some(Bad::Undecodable) => Some([format!("{{\"id\": {id}, ").as_bytes(), &[0xff, 0, 0xc3]].concat()),
             Some(Bad::Keyless) => Some(bytes(&json!({ "note": id }))),
             Some(Bad::Conflict) => Some(bytes(&json!({ "id": self.good[&lane], "note": "other content" }))),
-            Some(Bad::Large) => {
-                Some(bytes(&json!({ "id": id, "does": Bad::Terminal, "more": "x".repeat(900_000) })))
-            }
+            Some(Bad::Large) => Some(bytes(&json!({ "id": id, "does": Bad::Terminal, "more": "x".repeat(900_000) }))),
             Some(bad) => Some(bytes(&json!({ "id": id, "does": bad }))),
         };
         let partition = i32::try_from(lane % POISONED.1.unsigned_abs() as u64).expect("less than the partitions");
