@@ -103,6 +103,24 @@ fn out_04_an_outage_of_the_broker_uses_up_no_attempts() {
 }
 
 #[test]
+fn a_relay_goes_on_behind_a_restart_of_the_database() {
+    let scene = Scene::real();
+    let relay = scene.relay();
+    scene.rows(0, 0..1_000);
+    scene.arrive(1, SOON);
+    let outage = Outage::of_postgres();
+    // The outage itself, not a wait for anything.
+    scene.events.wait_briefly(Duration::from_secs(5), |seen| seen.has_ended(relay.source));
+    outage.end();
+    scene.rows(0, 1_000..1_010);
+    scene.drained(PATIENCE);
+    let (lanes, copies) = first_copies(&scene.found());
+    assert_eq!(lanes[&0], (0..1_010).collect::<Vec<_>>());
+    println!("{copies} copies of 1,010 records");
+    relay.stop();
+}
+
+#[test]
 fn out_05_bad_records_are_set_aside_and_the_others_go_on() {
     let scene = Scene::real();
     // Too large for the producer; behind it a second one of its key. And a topic that is not there.
