@@ -35,6 +35,7 @@
 
 mod export;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub struct Shown {
 pub enum Answer {
     /// As asked.
     Done,
-    /// It stood so before, or was changed by somebody else meanwhile: as this.
+    /// It stood so before, was changed by somebody else meanwhile, or is not what the filter means: as this.
     Stands(LetterState),
     /// There is no such letter.
     Unknown,
@@ -156,9 +157,12 @@ impl DeadLetters {
                 answers.push((letter.id, answer));
             }
         }
-        let unknown = filter.ids.iter().flatten().filter(|id| !answers.iter().any(|(known, _)| known == *id));
-        let unknown: Vec<_> = unknown.map(|id| (*id, Answer::Unknown)).collect();
-        answers.extend(unknown);
+        let known: HashSet<i64> = answers.iter().map(|(id, _)| *id).collect();
+        // Beyond a limit nothing was asked for.
+        let all = filter.ids.iter().flatten().filter(|_| filter.limit.is_none());
+        for id in all.filter(|id| !known.contains(id)) {
+            answers.push((*id, self.stands(*id).await?));
+        }
         Ok(answers)
     }
 

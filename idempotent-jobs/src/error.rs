@@ -30,13 +30,16 @@ enum Kind {
     Discard,
 }
 
+/// Beyond it clocks overflow.
+const LONGEST_SNOOZE: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl JobError {
     /// An error that no retry can mend: the message is given up at once.
     pub fn terminal(error: impl Into<BoxError>) -> Self {
         Self { source: error.into(), kind: Kind::Terminal }
     }
 
-    /// Not now: what was written is rolled back, and the message comes again after this time. It costs no
+    /// Not now: what was written is rolled back, and the message comes again after this time, a year at most. It costs no
     /// attempt. Meanwhile the messages that wait for this one wait, all others go on.
     ///
     /// The wait is kept in memory: after a restart the message comes at once. While it waits its offset stays,
@@ -53,6 +56,7 @@ impl JobError {
     /// # }
     /// ```
     pub fn snooze(wait: Duration) -> Self {
+        let wait = wait.min(LONGEST_SNOOZE);
         Self { source: format!("snoozed for {wait:?}").into(), kind: Kind::Snooze(wait) }
     }
 
@@ -186,6 +190,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether a message that is given up for it at once had its job entered.
+    pub(crate) const fn was_entered(self) -> bool {
+        matches!(self, Self::Terminal | Self::TransactionEndedByHandler)
+    }
+
     /// The word used in errors, metrics and tables.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -296,5 +305,17 @@ fn list(problems: &[String]) -> String {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Chain(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snooze_ends_one_day_whatever_it_says() {
+        let wait = JobError::snooze(Duration::MAX).snoozed().expect("it is snoozed");
+        assert_eq!(wait, LONGEST_SNOOZE);
+        assert!(std::time::Instant::now().checked_add(wait).is_some());
     }
 }

@@ -186,7 +186,8 @@ impl WorkerBuilder {
     /// A copy has the message's key, payload and headers, and behind them, as Spring Kafka writes them,
     /// `kafka_dlt-original-topic`, `-partition`, `-offset` and others. It is put into the [outbox](crate::outbox) in
     /// the transaction of the letter, so that it leaves by a relay, at least once, and waits there
-    /// for a topic that does not exist yet. A letter that dies again after a redrive is not sent again.
+    /// for a topic that does not exist yet. It is up to 10 KB larger than its message: one that is then too large for
+    /// `message.max.bytes` of the relay or the topic is set aside in the outbox. A letter that dies again after a redrive is not sent again.
     pub fn dead_letter_topic(mut self, topic: impl Into<String>) -> Self {
         self.dead_letter_topic = Some(topic.into());
         self

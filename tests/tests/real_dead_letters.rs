@@ -64,3 +64,8 @@ fn dlt_02_many_that_died_are_passed_over_in_bulk() {
 fn dlt_01_a_copy_of_each_dead_letter_goes_to_a_topic() {
     dying::copies::a_copy_of_each_dead_letter_goes_to_a_topic(Kind::Postgres);
 }
+
+#[test]
+fn ded_05_a_conflict_is_no_duplicate_once_compare_has_changed() {
+    dying::poison::a_conflict_is_no_duplicate_once_compare_has_changed(Kind::Postgres);
+}

@@ -588,6 +588,14 @@ on_postgres! {
         assert!(error.to_string().contains("exactly (job, key)"), "{error}");
     }
 
+    async fn a_database_that_cannot_store_every_text_is_refused(bed) {
+        let name = format!("{}_latin", bed.name);
+        admin(format!("CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")).await;
+        let error = PostgresStore::open(&url(&name, None, None), 1).await.map(drop).unwrap_err();
+        admin(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        assert!(error.to_string().contains("LATIN1") && error.to_string().contains("UTF8"), "{error}");
+    }
+
     async fn a_proxy_that_pools_by_transaction_is_refused(bed) {
         let proxy = pooling::before(address().await).await;
         let error = PostgresStore::open(&url(&bed.name, None, Some(proxy)), 2).await.map(drop).unwrap_err();

@@ -14,7 +14,7 @@ use super::{Engine, Routed, terms};
 use crate::context::Context;
 use crate::error::{JobError, Reason, Rejection};
 use crate::fingerprint::Fingerprint;
-use crate::job::{Job, Payload, Prepared};
+use crate::job::{Job, Payload, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
 use crate::store::{Claimed, CommitError, Rolled, Store};
@@ -50,6 +50,7 @@ pub(super) async fn attempt<S: Store>(
     }
     engine.probe.reached(Point::Claimed, &message.coordinates);
 
+    let ends = ends.max(limit::<S>(&tx, spec));
     let fingerprint = prepared.fingerprint;
     let context = engine.context(spec, message, prepared.key, attempt);
     match enter::<S>(job, tx, prepared.payload, &context, ends).await {
@@ -65,6 +66,11 @@ pub(super) async fn attempt<S: Store>(
         Left::Failed(tx, error) => refused(engine, tx, error).await,
         Left::Lost(failure) => failure.into(),
     }
+}
+
+/// When an attempt has to be over: its time does not run while it waits for a connection.
+pub(super) fn limit<S: Store>(tx: &S::Tx, spec: &Spec) -> Instant {
+    Instant::from_std(S::since(tx)) + spec.timeout
 }
 
 /// How a handler left the transaction it was lent.

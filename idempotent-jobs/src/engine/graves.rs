@@ -17,18 +17,23 @@ use crate::store::{Store, StoreError, Unkeyed};
 
 /// Of each assignment that was asked for.
 #[derive(Debug, Default)]
-pub(super) struct Graves(Mutex<HashMap<u64, Arc<[Unkeyed]>>>);
+pub(super) struct Graves(Mutex<HashMap<u64, Arc<Unmarked>>>);
+
+/// By their offset, one or a few each.
+type Unmarked = HashMap<i64, Vec<Unkeyed>>;
 
 /// How long trouble of the database is waited for before its messages are looked at again.
 const REST: Duration = Duration::from_millis(500);
 
 impl Graves {
-    fn of(&self, epoch: u64) -> Option<Arc<[Unkeyed]>> {
+    fn of(&self, epoch: u64) -> Option<Arc<Unmarked>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&epoch).cloned()
     }
 
-    fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<[Unkeyed]> {
-        let letters: Arc<[Unkeyed]> = letters.into();
+    fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<Unmarked> {
+        let mut unmarked = Unmarked::new();
+        letters.into_iter().for_each(|letter| unmarked.entry(letter.offset).or_default().push(letter));
+        let letters = Arc::new(unmarked);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|epoch, _| current.contains(epoch));
         all.insert(epoch, Arc::clone(&letters));
@@ -41,8 +46,11 @@ impl<S: Store> Engine<S> {
     pub(super) async fn pass_over(&self, tasks: &mut [Task<Progress>], jobs: &[usize], desk: &mut Desk<S>) -> bool {
         for task in tasks {
             match self.unkeyed(task, desk).await {
-                Ok(letters) if letters.is_empty() => {}
-                Ok(letters) => self.leave_dead(task, jobs, &letters),
+                Ok(letters) => {
+                    if let Some(letters) = letters.get(&task.message.coordinates.offset) {
+                        self.leave_dead(task, jobs, letters);
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "which messages of a partition are dead letters is not known yet: it waits");
                     self.rest(REST).await;
@@ -53,13 +61,13 @@ impl<S: Store> Engine<S> {
         true
     }
 
-    async fn unkeyed(&self, task: &Task<Progress>, desk: &mut Desk<S>) -> Result<Arc<[Unkeyed]>, StoreError> {
+    async fn unkeyed(&self, task: &Task<Progress>, desk: &mut Desk<S>) -> Result<Arc<Unmarked>, StoreError> {
         if let Some(letters) = self.graves.of(task.epoch()) {
             return Ok(letters);
         }
         // It takes a connection of its own, and this worker's may be the last.
         desk.clear(self).await;
-        let Some(offset) = self.lanes().first(task) else { return Ok([].into()) };
+        let Some(offset) = self.lanes().first(task) else { return Ok(Arc::default()) };
         let from = Coordinates { offset, ..task.message.coordinates.clone() };
         let letters = self.store.unkeyed(&self.group, &from).await?;
         let current = self.lanes().epochs();

@@ -43,8 +43,8 @@ enum Next {
     Settled,
     /// It stays requested, and is run again after this wait.
     Later(Duration),
-    /// It is open again.
-    Open(Rejection),
+    /// It is open again, after its job was entered or not.
+    Open(Rejection, bool),
 }
 
 /// What follows, and the word for it.
@@ -57,8 +57,11 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
             tracing::warn!(error = %failure.detail, "could not be run again yet");
             ("transient", Next::Later(REST))
         }
-        Outcome::Failed(failure) => ("dead", Next::Open(Rejection::new(failure.reason, failure.detail))),
-        Outcome::Dead(rejection) => ("dead", Next::Open(rejection)),
+        Outcome::Failed(failure) => ("dead", Next::Open(Rejection::new(failure.reason, failure.detail), true)),
+        Outcome::Dead(rejection) => {
+            let entered = rejection.reason.was_entered();
+            ("dead", Next::Open(rejection, entered))
+        }
     }
 }
 
@@ -107,8 +110,8 @@ impl<S: Store> Engine<S> {
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
             Next::Settled => None,
             Next::Later(wait) => Some(wait),
-            Next::Open(rejection) => {
-                self.open_again(letter.id, Some(job), &message, &rejection).instrument(span).await;
+            Next::Open(rejection, entered) => {
+                self.open_again(letter.id, Some(job), &message, &rejection, entered).instrument(span).await;
                 None
             }
         }
@@ -124,7 +127,7 @@ impl<S: Store> Engine<S> {
         match &next {
             Next::Settled => tracing::info!(outcome = word, "a dead letter was run again"),
             Next::Later(_) => {}
-            Next::Open(rejection) => {
+            Next::Open(rejection, _) => {
                 tracing::error!(reason = %rejection.reason, error = %rejection.detail, "a dead letter was run again and died again");
             }
         }
@@ -132,7 +135,14 @@ impl<S: Store> Engine<S> {
     }
 
     /// Until it is written, unless the worker stops: then the letter is run again after the next start.
-    async fn open_again(&self, id: i64, job: Option<&Routed<S>>, message: &Message, rejection: &Rejection) {
+    async fn open_again(
+        &self,
+        id: i64,
+        job: Option<&Routed<S>>,
+        message: &Message,
+        rejection: &Rejection,
+        entered: bool,
+    ) {
         // Of a conflict the claim is another's.
         let job = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = job.and_then(|job| Some((job, identity(job, message)?)));
@@ -140,7 +150,7 @@ impl<S: Store> Engine<S> {
             let claim = identity
                 .as_ref()
                 .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
-            match self.store.reopen(id, rejection, claim).await {
+            match self.store.reopen(id, rejection, entered, claim).await {
                 Ok(_) => return,
                 Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),
             }

@@ -49,8 +49,7 @@ pub(super) fn judge(outcome: &Outcome, spec: &Spec, standing: Standing, random: 
         }
         Outcome::Snoozed(wait) => Verdict::Again(Standing { stumbles: 0, ..standing }, *wait),
         Outcome::Dead(rejection) => {
-            let entered = matches!(rejection.reason, Reason::Terminal | Reason::TransactionEndedByHandler);
-            give_up(rejection.clone(), spec, standing.failures + u32::from(entered))
+            give_up(rejection.clone(), spec, standing.failures + u32::from(rejection.reason.was_entered()))
         }
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
             let (standing, wait) = stumble(Some(spec), standing, random);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span};
 
 use super::desk::Desk;
-use super::execute::prepare;
+use super::execute::{limit, prepare};
 use super::lanes::Task;
 use super::outcome::{Failure, Outcome, panicked};
 use super::probe::Point;
@@ -70,6 +70,7 @@ pub(super) async fn together<S: Store>(
         Ok(claimed) => claimed,
         Err(early) => return early,
     };
+    let ends = ends.max(limit::<S>(&tx, spec));
     let (mut outcomes, fresh) = take_fresh(&mut parts, claimed);
     if fresh.is_empty() {
         desk.keep(engine, tx, terms(spec)).await;
@@ -118,6 +119,7 @@ async fn claim<S: Store>(
         .collect();
     let begun = desk.begin(engine, terms(spec)).await;
     let mut tx = begun.map_err(|error| Ok(all_failed(parts, &error.to_string())))?;
+    let ends = ends.max(limit::<S>(&tx, spec));
     let claimed = match timeout_at(ends, engine.store.claim_all(&mut tx, &claims)).await {
         Ok(Ok(claimed)) => claimed,
         Ok(Err(error)) => {

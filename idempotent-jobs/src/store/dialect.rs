@@ -100,7 +100,7 @@ pub trait Dialect: LetterSql + fmt::Debug {
     ) -> impl Future<Output = Result<bool, (Error, bool)>> + Send;
     /// The dedup insert as statements to be sent behind others, where that is possible, in a
     /// transaction of these terms. It fails where it would have to wait.
-    fn inserting(guard: &Self::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]>;
+    fn inserting(claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]>;
     /// The row that stands in its way.
     fn look(
         conn: &mut Self::Connection,

@@ -40,7 +40,7 @@ mod transaction;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::context::Handle;
 use crate::context::Isolation;
@@ -304,6 +304,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// own. Takes a connection as `begin` does. After an error that hides whether it was stored,
     /// the same call finds out.
     fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
+    /// [`bury`](Self::bury), on a connection apart from those of the workers, where they may be busy for long.
+    fn bury_aside(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
     /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
     /// else when they come again.
     fn unkeyed(&self, group: &str, from: &Coordinates)
@@ -338,14 +340,17 @@ pub trait Store: Sized + Send + Sync + 'static {
         id: i64,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-    /// Opens a letter again whose message died again, in a transaction of its own; with its key claimed as
-    /// dead, if it has one by now. Whether it was still requested.
+    /// Opens a letter again whose message died again, in a transaction of its own, after its job was `entered` or not;
+    /// with its key claimed as dead, if it has one by now. Whether it was still requested.
     fn reopen(
         &self,
         id: i64,
         rejection: &Rejection,
+        entered: bool,
         claim: Option<Claim<'_>>,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// When it had a connection: what waits for one has not begun.
+    fn since(tx: &Self::Tx) -> Instant;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.
     fn told(tx: &Self::Tx) -> bool;
     /// Why the transaction can serve no further job, for a person: what the last one did to it

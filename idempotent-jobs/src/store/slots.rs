@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt;
 use sqlx::{ConnectOptions, Connection, Database};
@@ -46,6 +46,8 @@ pub(super) struct Lease<DB: Dialect> {
     pub(super) session: Session<DB>,
     /// Whether a transaction ran on it before.
     pub(super) kept: bool,
+    /// When the slot and its connection were there.
+    pub(super) since: Instant,
     /// Where it goes back to.
     home: Idle<DB>,
     slot: OwnedSemaphorePermit,
@@ -81,14 +83,14 @@ impl<DB: Dialect> Slots<DB> {
             Some(session) => session,
             None => self.open().await?,
         };
-        Ok(Lease { session, kept, home: Arc::clone(&self.idle), slot })
+        Ok(Lease { session, kept, since: Instant::now(), home: Arc::clone(&self.idle), slot })
     }
 
     /// The same slot with a new connection; the old one is closed.
     pub(super) async fn renew(&self, lease: Lease<DB>) -> Result<Lease<DB>, StoreError> {
         let Lease { session, home, slot, .. } = lease;
         drop(session);
-        Ok(Lease { session: self.open().await?, kept: false, home, slot })
+        Ok(Lease { session: self.open().await?, kept: false, since: Instant::now(), home, slot })
     }
 
     async fn open(&self) -> Result<Session<DB>, StoreError> {

@@ -1,7 +1,7 @@
 //! The life of a job's transaction, the same for every database.
 
 use std::error::Error as StdError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt;
 use sqlx::{Error, SqlSafeStr};
@@ -126,7 +126,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     ) -> Result<Ahead<Tx<DB>>, CommitError> {
         let (tx, budget) = commit::flushed(tx, budget).await?;
         let Some(chain) = commit::chain_of(&tx, &next) else { return self.close(tx, budget).await.map(|()| None) };
-        let inserting = DB::inserting(&tx.lease.session.guard, &claim, &next);
+        let inserting = DB::inserting(&claim, &next);
         let chain = inserting.iter().flatten().fold(chain, |chain, statement| chain.and(statement));
         let opened = commit::chain(tx, chain, budget, next).await?;
         Ok(opened.map(|(tx, rows)| (tx, inserting.is_some() && rows == 1)))
@@ -155,15 +155,13 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn bury(&self, death: &Death<'_>) -> Result<Buried, StoreError> {
-        let mut tx = self.begin(BESIDE).await?;
-        // An error drops the transaction and its connection.
-        match within(BESIDE.timeout, letters::BURYING, letters::bury::<DB>(tx.parts().0, death)).await? {
-            Buried::Seen(claimed) => {
-                self.rollback(tx).await;
-                Ok(Buried::Seen(claimed))
-            }
-            written => self.end(tx, letters::BURYING).await.map(|()| written),
-        }
+        let tx = self.begin(BESIDE).await?;
+        self.bury_in(tx, death).await
+    }
+
+    async fn bury_aside(&self, death: &Death<'_>) -> Result<Buried, StoreError> {
+        let tx = self.begin_aside(BESIDE).await?;
+        self.bury_in(tx, death).await
     }
 
     async fn unkeyed(&self, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, StoreError> {
@@ -199,7 +197,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn take_letter(&self, tx: &mut Tx<DB>, id: i64) -> Result<Option<DeadLetter>, StoreError> {
-        letters::take::<DB>(tx.parts().0, id).await
+        within(BESIDE.timeout, letters::TAKING, letters::take::<DB>(tx.parts().0, id)).await
     }
 
     async fn supersede(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<Claimed, StoreError> {
@@ -207,14 +205,24 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn redriven(&self, tx: &mut Tx<DB>, id: i64, detail: Option<&str>) -> Result<(), StoreError> {
-        letters::redriven::<DB>(tx.parts().0, id, detail).await
+        within(BESIDE.timeout, letters::TAKING, letters::redriven::<DB>(tx.parts().0, id, detail)).await
     }
 
-    async fn reopen(&self, id: i64, rejection: &Rejection, claim: Option<Claim<'_>>) -> Result<bool, StoreError> {
+    async fn reopen(
+        &self,
+        id: i64,
+        rejection: &Rejection,
+        entered: bool,
+        claim: Option<Claim<'_>>,
+    ) -> Result<bool, StoreError> {
         let mut tx = self.begin_aside(BESIDE).await?;
-        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, claim.as_ref());
+        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, entered, claim.as_ref());
         let reopened = within(BESIDE.timeout, letters::REOPENING, reopening).await?;
         self.end(tx, letters::REOPENING).await.map(|()| reopened)
+    }
+
+    fn since(tx: &Tx<DB>) -> Instant {
+        tx.lease.since
     }
 
     fn told(tx: &Tx<DB>) -> bool {
@@ -254,6 +262,17 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
+    async fn bury_in(&self, mut tx: Tx<DB>, death: &Death<'_>) -> Result<Buried, StoreError> {
+        // An error drops the transaction and its connection.
+        match within(BESIDE.timeout, letters::BURYING, letters::bury::<DB>(tx.parts().0, death)).await? {
+            Buried::Seen(claimed) => {
+                self.rollback(tx).await;
+                Ok(Buried::Seen(claimed))
+            }
+            written => self.end(tx, letters::BURYING).await.map(|()| written),
+        }
+    }
+
     /// Commits what is no job's. Without an answer it counts as not done, and is done again.
     pub(super) async fn end(&self, tx: Tx<DB>, doing: &'static str) -> Result<(), StoreError> {
         self.commit(tx, BESIDE.timeout).await.map_err(|error| StoreError::transient(doing, error))

@@ -112,6 +112,22 @@ pub fn each_bad_one_is_one_dead_letter(kind: Kind, form: &str) {
     assert_eq!(sorted(&world, &job), done, "each once");
 }
 
+/// DED-05: what may be another message settles no letter, whatever `compare` was when that one was done.
+pub fn a_conflict_is_no_duplicate_once_compare_has_changed(kind: Kind) {
+    let world = World::of(kind, DYING);
+    world.put(&[good(4), work(4, &json!({ "id": 4, "does": "other" }))]);
+    let worker = work_on(&world, "single", &Mended::default());
+    world.settled(PATIENCE);
+    assert_eq!(world.letter().reason, "conflict");
+    let table = if kind == Kind::Sqlite { "idempotent_jobs_processed" } else { "idempotent_jobs.processed" };
+    world.database.run(&format!("UPDATE {table} SET scheme = 'v1:amount'"));
+    world.ask();
+    assert_eq!(world.answered(), [LetterState::Open]);
+    worker.stop().expect("a clean stop");
+    assert_eq!((&*world.letter().reason, world.letter().attempts), ("conflict", 0));
+    assert!(world.letter().error.contains("compare"), "{}", world.letter().error);
+}
+
 pub fn sorted(world: &World, job: &str) -> Vec<i64> {
     let mut ids = world.database.ids(job);
     ids.sort_unstable();

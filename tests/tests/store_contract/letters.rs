@@ -199,14 +199,55 @@ pub async fn ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects<B: Bed>
     assert_eq!(operator.foresee(&letter).await.expect("looks"), Foreseen::Duplicate);
 }
 
+/// It could not be read when it died. Mended, it can, and dies of something else.
+pub async fn a_letter_that_gains_a_key_is_found_by_it<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let seen = message("[1]", 5);
+    let unread = odd(&seen.at);
+    store.bury(&Death { claim: None, ..death(&seen, &unread, Reason::Decode) }).await.expect("is buried");
+    let letter = letters(bed).await.remove(0);
+    let operator = open_letters(bed.url()).await.expect("opens");
+    let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
+    assert!(asked.expect("asks"));
+    let rejection = idempotent_jobs::__private::store::Rejection::new(Reason::Tombstone, "nothing is in it");
+    assert!(store.reopen(letter.id, &rejection, false, Some(seen.claim())).await.expect("opens"));
+    let again = letters(bed).await.remove(0);
+    assert_eq!(
+        (again.key.as_deref(), again.attempts),
+        (Some(seen.key.as_str()), letter.attempts),
+        "its job was not entered"
+    );
+    // Another content of the key does not take it over while that is undecided.
+    let other = Message { fingerprint: 9, ..message("[1]", 6) };
+    let mut tx = store.begin(TERMS).await.expect("begins");
+    let claimed = store.supersede(&mut tx, other.claim()).await.expect("looks");
+    assert!(matches!(claimed, Claimed::Conflict { .. }), "{claimed:?}");
+    store.rollback(tx).await;
+}
+
+/// The time of an attempt does not run while it waits for a connection.
+pub async fn a_transaction_begins_when_it_has_a_connection<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let holder = store.begin(TERMS).await.expect("begins");
+    let (waiting, released) = tokio::join!(store.begin(TERMS), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let released = std::time::Instant::now();
+        store.rollback(holder).await;
+        released
+    });
+    let tx = waiting.expect("begins");
+    assert!(B::Store::since(&tx) >= released);
+    store.rollback(tx).await;
+}
+
 pub async fn one_that_dies_again_is_the_same_letter<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let seen = message("[1]", 5);
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
     let rejection = idempotent_jobs::__private::store::Rejection::new(Reason::Terminal, "no such account");
-    assert!(store.reopen(letter.id, &rejection, Some(seen.claim())).await.expect("opens"));
-    assert!(!store.reopen(letter.id, &rejection, None).await.expect("looks"), "it is open already");
+    assert!(store.reopen(letter.id, &rejection, true, Some(seen.claim())).await.expect("opens"));
+    assert!(!store.reopen(letter.id, &rejection, true, None).await.expect("looks"), "it is open already");
     let again = letters(bed).await.remove(0);
     assert_eq!((again.id, again.state, &*again.reason), (letter.id, LetterState::Open, "terminal"));
     assert_eq!((again.attempts, &*again.error), (4, "no such account"));

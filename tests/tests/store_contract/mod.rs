@@ -731,6 +731,8 @@ macro_rules! contract {
             ded_02_another_content_runs_once_the_dead_one_is_skipped
             a_key_that_was_claimed_meanwhile_is_not_buried
             ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects
+            a_letter_that_gains_a_key_is_found_by_it
+            a_transaction_begins_when_it_has_a_connection
             one_that_dies_again_is_the_same_letter
         }
     };

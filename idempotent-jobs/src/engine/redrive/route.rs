@@ -7,10 +7,11 @@ use super::run::{Ran, Whose};
 use super::{Engine, Next, REST, Routed};
 use crate::context::Isolation;
 use crate::engine::execute::identity;
+use crate::engine::outcome::Outcome;
 use crate::engine::report::unknown_event;
 use crate::error::Rejection;
 use crate::message::Message;
-use crate::store::{Death, Store, StoreError, Terms};
+use crate::store::{Buried, Claimed, Death, Store, StoreError, Terms};
 
 const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
 
@@ -27,7 +28,7 @@ impl<S: Store> Engine<S> {
         };
         let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
         let Some(jobs @ [_, ..]) = jobs else {
-            self.open_again(id, None, &message, &unknown_event(&message)).await;
+            self.open_again(id, None, &message, &unknown_event(&message), false).await;
             return None;
         };
         for job in jobs {
@@ -56,28 +57,41 @@ impl<S: Store> Engine<S> {
         match self.tell_redrive(job.spec().name, outcome) {
             Next::Settled => None,
             Next::Later(wait) => Some(wait),
-            Next::Open(rejection) => self.bury_of(job, &message, &rejection).await,
+            Next::Open(rejection, entered) => self.bury_of(job, &message, rejection, entered).await,
         }
     }
 
     /// The failed job has a dead letter of its own.
-    async fn bury_of(&self, job: &Routed<S>, message: &Arc<Message>, rejection: &Rejection) -> Option<Duration> {
+    async fn bury_of(
+        &self,
+        job: &Routed<S>,
+        message: &Arc<Message>,
+        mut rejection: Rejection,
+        entered: bool,
+    ) -> Option<Duration> {
         let identity = identity(job, message);
-        let death = Death {
-            group: &self.group,
-            job: Some(job.spec().name),
-            message,
-            claim: identity.as_ref().map(|(key, fingerprint)| self.claim_of(job.spec(), key, *fingerprint, message)),
-            reason: rejection.reason,
-            error: &rejection.detail,
-            attempts: 1,
-            copy_to: self.copy_to(message),
-        };
-        match self.store.bury(&death).await {
-            Ok(_) => None,
-            Err(error) => {
-                tracing::warn!(%error, "the dead letter could not be written yet");
-                Some(REST)
+        loop {
+            let death = Death {
+                group: &self.group,
+                job: Some(job.spec().name),
+                message,
+                claim: identity.as_ref().map(|(key, print)| self.claim_of(job.spec(), key, *print, message)),
+                reason: rejection.reason,
+                error: &rejection.detail,
+                attempts: u32::from(entered),
+                copy_to: self.copy_to(message),
+            };
+            match self.store.bury_aside(&death).await {
+                // Its key became another message's meanwhile; a conflict claims nothing, so this is not said twice.
+                Ok(Buried::Seen(claimed @ Claimed::Conflict { .. })) => match Outcome::seen(claimed) {
+                    Outcome::Dead(conflict) => rejection = conflict,
+                    _ => return None,
+                },
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "the dead letter could not be written yet");
+                    return Some(REST);
+                }
             }
         }
     }

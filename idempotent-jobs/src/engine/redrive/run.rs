@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Engine, Routed};
-use crate::engine::execute::{Left, enter, prepare, refused};
+use crate::engine::execute::{Left, enter, limit, prepare, refused};
 use crate::engine::outcome::{Failure, Outcome};
 use crate::engine::probe::Point;
 use crate::engine::terms;
-use crate::error::JobError;
+use crate::error::{JobError, Reason, Rejection};
 use crate::job::Prepared;
 use crate::message::Message;
 use crate::store::{Claim, Claimed, CommitError, Rolled, Store, StoreError};
@@ -33,6 +33,10 @@ pub(super) enum Ran {
     To(Arc<Message>, Outcome),
 }
 
+/// A letter is not settled by what may be another message.
+const UNVERIFIED: &str = "its key was done by a message that was kept under another `compare`, and whether that was the same \
+     content cannot be told: look at both, and skip this one if it was";
+
 /// A run of a letter.
 struct Run<'a, S: Store> {
     engine: &'a Engine<S>,
@@ -45,11 +49,11 @@ struct Run<'a, S: Store> {
 impl<S: Store> Engine<S> {
     /// Takes a letter, and runs its message once: claim, mark, handler, commit.
     pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose) -> Ran {
-        let run = Run { engine: self, job, id, whose, ends: Instant::now() + job.spec().timeout };
         let mut tx = match self.store.begin_aside(terms(job.spec())).await {
             Ok(tx) => tx,
             Err(error) => return Ran::Unread(error),
         };
+        let run = Run { engine: self, job, id, whose, ends: limit::<S>(&tx, job.spec()) };
         let letter = match self.store.take_letter(&mut tx, id).await {
             Ok(Some(letter)) => letter,
             Ok(None) => {
@@ -111,8 +115,11 @@ impl<S: Store> Run<'_, S> {
     /// Its key is another's, or was done before: then its letter is settled.
     async fn seen(&self, mut tx: S::Tx, claimed: Claimed) -> Outcome {
         let store = &self.engine.store;
-        let done = matches!(claimed, Claimed::Duplicate | Claimed::Unverified);
-        if !done || self.whose == Whose::Nobodys {
+        if self.whose == Whose::Its && claimed == Claimed::Unverified {
+            store.rollback(tx).await;
+            return Outcome::Dead(Rejection::new(Reason::Conflict, UNVERIFIED));
+        }
+        if claimed != Claimed::Duplicate || self.whose == Whose::Nobodys {
             store.rollback(tx).await;
             return Outcome::seen(claimed);
         }

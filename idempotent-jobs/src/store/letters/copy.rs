@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use super::Death;
-use crate::key::{Key, KeyValue};
+use crate::key::{Key, KeyValue, hex};
 use crate::outgoing::{Due, Outgoing};
 
 /// The message as it was, with the headers that say why it is there behind its own. Their names and the form of
 /// the numbers, big-endian, are those of Spring Kafka's `DeadLetterPublishingRecoverer`, which most tools read.
 ///
-/// Its dedup key is where the message lay, for the job that gave it up. It keeps no order: nothing is promised
+/// Its dedup key is where the message lay, for the job and group that gave it up, and a digest of it, since a topic that
+/// is made anew has other messages there. It keeps no order: nothing is promised
 /// among dead letters.
 pub(super) fn copy(death: &Death<'_>, topic: &str) -> Outgoing {
     let (message, at) = (death.message, &death.message.coordinates);
@@ -41,8 +42,10 @@ pub(super) fn copy(death: &Death<'_>, topic: &str) -> Outgoing {
             KeyValue::Int(at.partition.into()),
             KeyValue::Int(at.offset.into()),
             KeyValue::Text(Cow::Borrowed(job)),
+            KeyValue::Text(Cow::Borrowed(death.group)),
+            KeyValue::Text(Cow::Owned(hex(&super::digest(message)[..8]))),
         ]),
-        key_parts: "topic,partition,offset,job".to_owned(),
+        key_parts: "topic,partition,offset,job,group,digest".to_owned(),
         event: None,
         partition_key,
         payload: message.payload.clone(),
@@ -90,7 +93,8 @@ mod tests {
     #[test]
     fn a_copy_is_the_message_and_says_why() {
         let record = of(&message(b"A1"));
-        assert_eq!((record.topic(), record.key()), ("orders.dead", r#"["orders",3,17,"charge"]"#));
+        assert_eq!(record.topic(), "orders.dead");
+        assert!(record.key().starts_with(r#"["orders",3,17,"charge","billing",""#), "{}", record.key());
         assert_eq!((record.partition_key.as_deref(), record.payload()), (Some("A1"), None), "null stays null");
         assert_eq!(record.headers[0], ("trace".to_owned(), Some(b"1".to_vec())));
         assert_eq!(record.headers[1], ("trace".to_owned(), None));

@@ -19,12 +19,12 @@ use sqlx::{Database, Error};
 
 use super::outcome::Stored;
 use super::{Claim, Claimed};
-use crate::error::Reason;
+use crate::error::{Reason, Rejection};
 use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
 pub use self::operate::{Foreseen, LetterStore, open_letters};
-pub(super) use self::redrive::{REOPENING, redriven, reopen, requested, supersede, take, unkeyed};
+pub(super) use self::redrive::{REOPENING, TAKING, redriven, reopen, requested, supersede, take, unkeyed};
 
 /// A message that is given up, as it is to be written.
 #[derive(Clone, Copy)]
@@ -235,12 +235,19 @@ pub trait LetterSql: Database {
         by: Option<&str>,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// One that was run again died again: writes why, beside [`change_letter`](Self::change_letter).
+    /// One that was run again died again: writes why, and whether its job was entered, beside
+    /// [`change_letter`](Self::change_letter).
     fn died(
         conn: &mut Self::Connection,
         id: i64,
-        reason: Reason,
-        error: &str,
+        rejection: &Rejection,
+        entered: bool,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// One that had no key has this one by now, unless another letter of that content is there.
+    fn key_letter(
+        conn: &mut Self::Connection,
+        id: i64,
+        claim: &Claim<'_>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Those that are meant.
     fn list(

@@ -19,7 +19,8 @@ use crate::store::{Claim, Claimed, SqlStore, Store, StoreError, unknown_database
 pub enum Foreseen {
     /// Its handler would be entered.
     Runs,
-    /// Its message could not be read or keyed, or no job took it: that shows when a worker reads it.
+    /// Its message could not be read or keyed, or no job took it, or its job compares other fields by now: that shows when a
+    /// worker reads it.
     Unkeyed,
     /// Its key was done meanwhile: it would not be run.
     Duplicate,
@@ -88,7 +89,8 @@ async fn foresee<DB: Dialect>(lease: &mut Lease<DB>, claim: &Claim<'_>) -> Resul
     let (dead, fingerprint) = (stored.dead, stored.fingerprint.clone());
     Ok(match judge(stored, claim) {
         Claimed::Fresh | Claimed::Dead => Foreseen::Runs,
-        Claimed::Duplicate | Claimed::Unverified => Foreseen::Duplicate,
+        Claimed::Duplicate => Foreseen::Duplicate,
+        Claimed::Unverified => Foreseen::Unkeyed,
         Claimed::Conflict { .. } if dead && !DB::is_undecided(conn, claim, &fingerprint).await? => Foreseen::Runs,
         Claimed::Conflict { .. } => Foreseen::Conflict,
     })

@@ -11,7 +11,7 @@ use crate::store::slots::{ANSWER, within};
 use crate::store::{Claim, Claimed, StoreError};
 
 const DOING: &str = "taking a dead claim over";
-const TAKING: &str = "taking a dead letter to run it again";
+pub(in crate::store) const TAKING: &str = "taking a dead letter to run it again";
 pub(in crate::store) const REOPENING: &str = "opening a dead letter again";
 
 /// Which are to be run again, outside any transaction.
@@ -98,6 +98,7 @@ pub(in crate::store) async fn reopen<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
     rejection: &Rejection,
+    entered: bool,
     claim: Option<&Claim<'_>>,
 ) -> Result<bool, StoreError> {
     let failed = |error: Error| StoreError::driver::<DB>(REOPENING, error);
@@ -105,9 +106,11 @@ pub(in crate::store) async fn reopen<DB: Dialect>(
     if !DB::change_letter(conn, id, &from, LetterState::Open, None, Some(&detail)).await.map_err(failed)? {
         return Ok(false);
     }
-    DB::died(conn, id, rejection.reason, &rejection.detail).await.map_err(failed)?;
-    if let Some(claim) = claim {
-        DB::insert_dead(conn, claim).await.map_err(failed)?;
+    DB::died(conn, id, rejection, entered).await.map_err(failed)?;
+    if let Some(claim) = claim
+        && DB::insert_dead(conn, claim).await.map_err(failed)?
+    {
+        DB::key_letter(conn, id, claim).await.map_err(failed)?;
     }
     Ok(true)
 }

@@ -3,7 +3,6 @@
 use sqlx::postgres::PgRow;
 use sqlx::{Error, PgConnection, Row};
 
-use super::guard::Guard;
 use super::session::limits;
 use crate::key::hex;
 use crate::store::outcome::Stored;
@@ -38,12 +37,11 @@ pub(super) const PREPARING: &str = "PREPARE idempotent_jobs_claim \
 
 /// The same insert as text, with next to no patience: the answer to the COMMIT before it waits too.
 ///
-/// The whole text is converted to the database's encoding before any of it runs, so what may not
-/// be convertible is left to the insert by itself. So are texts with a NUL, at which a text ends.
-pub(super) fn inserting(guard: &Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
+/// Texts with a NUL, at which a text ends, are left to the insert by itself.
+pub(super) fn inserting(claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
     let key = claim.key.stored();
     let texts = [claim.job, &key, claim.scheme, claim.group, &claim.at.topic];
-    if texts.iter().any(|text| text.contains('\0') || !(guard.utf8 || text.is_ascii())) {
+    if texts.iter().any(|text| text.contains('\0')) {
         return None;
     }
     let [job, key, scheme, group, topic] = texts.map(literal);

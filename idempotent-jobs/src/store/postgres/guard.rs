@@ -14,8 +14,6 @@ use crate::store::dialect::{Broken, Chain};
 pub struct Guard {
     /// At least `on`, whatever a handler sets.
     pub(super) synchronous_commit: String,
-    /// Whether every text can be stored.
-    pub(super) utf8: bool,
 }
 
 /// A row whose deferred trigger raises at every COMMIT but ours. Deferred is said once more,

@@ -137,8 +137,8 @@ impl Dialect for Postgres {
         Self::insert(conn, claim).await.map_err(|error| (error, true))
     }
 
-    fn inserting(guard: &guard::Guard, claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
-        claim::inserting(guard, claim, terms)
+    fn inserting(claim: &Claim<'_>, terms: &Terms) -> Option<[String; 3]> {
+        claim::inserting(claim, terms)
     }
 
     async fn look(conn: &mut PgConnection, claim: &Claim<'_>) -> Result<Option<Stored>, Error> {

@@ -45,7 +45,10 @@ async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(),
         ));
     }
     let row = conn
-        .fetch_one("SELECT current_setting('server_version_num')::int, current_setting('server_version')")
+        .fetch_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+             current_setting('server_encoding')",
+        )
         .await
         .map_err(failed)?;
     // Text, since a string without parameters goes by the simple protocol.
@@ -53,6 +56,17 @@ async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(),
     if version < OLDEST {
         let found: String = row.try_get(1).map_err(failed)?;
         return Err(StoreError::lasting(DOING, format!("PostgreSQL 14 or later is needed, and this is {found}")));
+    }
+    let encoding: String = row.try_get(2).map_err(failed)?;
+    // The other one takes bytes as they are.
+    if !["UTF8", "SQL_ASCII"].contains(&&*encoding) {
+        return Err(StoreError::lasting(
+            DOING,
+            format!(
+                "the database's encoding is {encoding}, in which not every key, header and error can be stored, and a \
+                 message that cannot be stored would stop its partition: create a database with ENCODING 'UTF8'"
+            ),
+        ));
     }
     Ok(())
 }

@@ -17,9 +17,9 @@ use crate::store::{StoreError, Terms};
 pub(super) async fn prepare(conn: &mut PgConnection) -> Result<Guard, StoreError> {
     const DOING: &str = "preparing a connection";
     let failed = |error| StoreError::driver::<Postgres>(DOING, error);
-    let (read_only, standby, synchronous_commit, encoding): (bool, bool, String, String) = sqlx::query_as(
+    let (read_only, standby, synchronous_commit): (bool, bool, String) = sqlx::query_as(
         "SELECT current_setting('default_transaction_read_only')::bool, pg_is_in_recovery(), \
-         current_setting('synchronous_commit'), current_setting('server_encoding')",
+         current_setting('synchronous_commit')",
     )
     .fetch_one(&mut *conn)
     .await
@@ -36,7 +36,7 @@ pub(super) async fn prepare(conn: &mut PgConnection) -> Result<Guard, StoreError
     }
     let settings = format!("SET default_transaction_read_only = on; {}", claim::PREPARING);
     conn.execute(sqlx::AssertSqlSafe(settings)).await.map_err(failed)?;
-    Ok(Guard { synchronous_commit: at_least_on(synchronous_commit), utf8: encoding == "UTF8" })
+    Ok(Guard { synchronous_commit: at_least_on(synchronous_commit) })
 }
 
 /// A claim that a crash of the server can take back would let its message be lost or run twice.

@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Error, Row, Sqlite, SqliteConnection};
 
 use super::claim::{BindClaim, look};
-use crate::error::Reason;
+use crate::error::Rejection;
 use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
@@ -175,13 +175,32 @@ impl LetterSql for Sqlite {
         Ok(changed.rows_affected() == 1)
     }
 
-    async fn died(conn: &mut SqliteConnection, id: i64, reason: Reason, error: &str) -> Result<(), Error> {
+    async fn died(conn: &mut SqliteConnection, id: i64, rejection: &Rejection, entered: bool) -> Result<(), Error> {
         sqlx::query(
-            "UPDATE main.idempotent_jobs_dead_letters SET reason = $2, error = $3, attempts = attempts + 1 WHERE id = $1",
+            "UPDATE main.idempotent_jobs_dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(reason.as_str())
-        .bind(cleaned(error))
+        .bind(rejection.reason.as_str())
+        .bind(cleaned(&rejection.detail))
+        .bind(i32::from(entered))
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn key_letter(conn: &mut SqliteConnection, id: i64, claim: &Claim<'_>) -> Result<(), Error> {
+        let (key, whole) = (claim.key.stored().into_owned(), claim.key.as_str());
+        sqlx::query(
+            "UPDATE main.idempotent_jobs_dead_letters SET key = $2, long_key = $3, fingerprint = $4, scheme = $5 \
+             WHERE id = $1 AND key IS NULL AND NOT EXISTS (SELECT 1 FROM main.idempotent_jobs_dead_letters \
+             WHERE job = $6 AND key = $2 AND fingerprint = $4)",
+        )
+        .bind(id)
+        .bind(&key)
+        .bind((key != whole).then_some(whole))
+        .bind(claim.fingerprint.0.to_vec())
+        .bind(claim.scheme)
+        .bind(claim.job)
         .execute(conn)
         .await
         .map(drop)

@@ -148,7 +148,7 @@ impl Dialect for Sqlite {
     }
 
     // Nothing is chained.
-    fn inserting(_: &guard::Guard, _: &Claim<'_>, _: &Terms) -> Option<[String; 3]> {
+    fn inserting(_: &Claim<'_>, _: &Terms) -> Option<[String; 3]> {
         None
     }
 
