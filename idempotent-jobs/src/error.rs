@@ -183,6 +183,8 @@ pub enum Reason {
     Exhausted,
     /// The handler ended the transaction it was lent.
     TransactionEndedByHandler,
+    /// Nothing is wrong with it: it waits behind an earlier message of its lane that died.
+    Parked,
 }
 
 impl Reason {
@@ -199,6 +201,7 @@ impl Reason {
             Self::Terminal => "terminal",
             Self::Exhausted => "exhausted",
             Self::TransactionEndedByHandler => "transaction_ended_by_handler",
+            Self::Parked => "parked",
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError, Unkeyed};
 pub(super) struct Graves(Mutex<HashMap<u64, Arc<[Unkeyed]>>>);
 
 /// How long trouble of the database is waited for before its messages are looked at again.
-const REST: Duration = Duration::from_millis(500);
+pub(super) const REST: Duration = Duration::from_millis(500);
 
 impl Graves {
     fn of(&self, epoch: u64) -> Option<Arc<[Unkeyed]>> {

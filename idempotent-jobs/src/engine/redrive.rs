@@ -32,9 +32,21 @@ const REST: Duration = Duration::from_secs(2);
 pub(crate) async fn redrive<S: Store>(engine: Arc<Engine<S>>) {
     let mut resting = HashMap::new();
     while !*engine.stopping.borrow() {
-        engine.redrive_all(&mut resting).await;
-        engine.rest(LOOK).await;
+        // One that is settled may have let the next one of its lane go.
+        if !engine.redrive_all(&mut resting).await {
+            engine.rest(LOOK).await;
+        }
     }
+}
+
+/// What became of a letter that was to be run.
+enum After {
+    /// It is settled.
+    Settled,
+    /// It is open, or somebody else's.
+    Left,
+    /// It is to be run again, not before this time is over.
+    Rests(Duration),
 }
 
 /// What follows from a run.
@@ -52,6 +64,7 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
     match outcome {
         Outcome::Done | Outcome::Discarded(_) => ("redriven", Next::Settled),
         Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => ("duplicate", Next::Settled),
+        Outcome::Parked | Outcome::Crowded => ("waits", Next::Later(REST)),
         Outcome::Snoozed(wait) => ("snoozed", Next::Later(wait.max(LOOK))),
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
             tracing::warn!(error = %failure.detail, "could not be run again yet");
@@ -63,53 +76,61 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
 }
 
 impl<S: Store> Engine<S> {
-    async fn redrive_all(&self, resting: &mut HashMap<i64, Instant>) {
+    /// Runs what is requested; whether one of them was settled.
+    async fn redrive_all(&self, resting: &mut HashMap<i64, Instant>) -> bool {
         let jobs: Vec<&str> = self.jobs.iter().map(|job| job.spec().name).collect();
         let topics: Vec<&str> = self.jobs.iter().map(|job| job.spec().topic).collect();
         let now = Instant::now();
         resting.retain(|_, until| *until > now);
-        let mut after = 0;
+        let (mut after, mut settled) = (0, false);
         loop {
             let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
                 Ok(requested) => requested,
-                Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
+                Err(error) => {
+                    tracing::debug!(%error, "whether dead letters are to be run again is not known");
+                    return false;
+                }
             };
             for letter in &requested {
                 if *self.stopping.borrow() {
-                    return;
+                    return false;
                 }
-                if !resting.contains_key(&letter.id)
-                    && let Some(wait) = self.redrive_one(letter).await
-                {
-                    resting.insert(letter.id, Instant::now() + wait);
+                if resting.contains_key(&letter.id) {
+                    continue;
+                }
+                match self.redrive_one(letter).await {
+                    After::Settled => settled = true,
+                    After::Rests(wait) => _ = resting.insert(letter.id, Instant::now() + wait),
+                    After::Left => {}
                 }
             }
             match requested.last() {
                 Some(last) if requested.len() == REQUESTS => after = last.id,
-                _ => return,
+                _ => return settled,
             }
         }
     }
 
-    /// How long it is to rest, if it is still to be run.
-    async fn redrive_one(&self, letter: &Requested) -> Option<Duration> {
-        let Some(name) = &letter.job else { return self.route(letter.id).await };
-        let job = self.jobs.iter().find(|job| job.spec().name == name)?;
+    async fn redrive_one(&self, letter: &Requested) -> After {
+        let Some(name) = &letter.job else {
+            return self.route(letter.id).await.map_or(After::Left, After::Rests);
+        };
+        let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
         let (message, outcome) = match self.run_letter(job, letter.id, Whose::Its).instrument(span.clone()).await {
-            Ran::Gone => return None,
+            Ran::Gone => return After::Left,
             Ran::Unread(error) => {
                 tracing::warn!(letter = letter.id, %error, "could not be run again yet");
-                return Some(REST);
+                return After::Rests(REST);
             }
             Ran::To(message, outcome) => (message, outcome),
         };
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
-            Next::Settled => None,
-            Next::Later(wait) => Some(wait),
+            Next::Settled => After::Settled,
+            Next::Later(wait) => After::Rests(wait),
             Next::Open(rejection) => {
                 self.open_again(letter.id, Some(job), &message, &rejection).instrument(span).await;
-                None
+                After::Left
             }
         }
     }

@@ -26,6 +26,7 @@ mod line;
 mod migrate;
 mod operate;
 mod outcome;
+mod parked;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod register;
@@ -59,6 +60,7 @@ pub use self::letters::{
     Requested, Unkeyed, open_letters,
 };
 pub use self::operate::{Operate, SetAside, open_operate};
+pub use self::parked::{Held, ParkSql, ParkedLane, Parking};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
 pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
@@ -304,6 +306,29 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// own. Takes a connection as `begin` does. After an error that hides whether it was stored,
     /// the same call finds out.
     fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
+    /// Writes a message whole as a letter that waits in its lane, if that one waits, and has room for one of `limit`; in a
+    /// transaction of its own, as [`bury`](Self::bury) does. Every error is transient.
+    fn park(
+        &self,
+        death: &Death<'_>,
+        lane: &[u8; 32],
+        limit: u32,
+    ) -> impl Future<Output = Result<Parking, StoreError>> + Send;
+    /// Job and lane of all lanes of a partition that wait.
+    fn parked(
+        &self,
+        group: &str,
+        at: &Coordinates,
+    ) -> impl Future<Output = Result<Vec<(String, Vec<u8>)>, StoreError>> + Send;
+    /// Whether a lane waits, for a transaction that would run ahead of it.
+    fn is_parked(
+        &self,
+        tx: &mut Self::Tx,
+        group: &str,
+        job: &str,
+        at: &Coordinates,
+        lane: &[u8; 32],
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
     /// else when they come again.
     fn unkeyed(&self, group: &str, from: &Coordinates)

@@ -8,7 +8,7 @@ use idempotent_jobs::{Coordinates, Headers, Reason};
 use super::{BUDGET, Bed, Message, TERMS, assert_stored, effect, found, fresh, message};
 
 /// What can be in a message: no text, repeated and null headers, a NUL.
-fn odd(at: &Coordinates) -> idempotent_jobs::Message {
+pub fn odd(at: &Coordinates) -> idempotent_jobs::Message {
     let header = |name: &str, value: Option<&[u8]>| (name.to_owned(), value.map(<[u8]>::to_vec));
     idempotent_jobs::Message {
         coordinates: at.clone(),
@@ -24,7 +24,7 @@ fn odd(at: &Coordinates) -> idempotent_jobs::Message {
     }
 }
 
-fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: Reason) -> Death<'a> {
+pub fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: Reason) -> Death<'a> {
     Death {
         group: "billing",
         job: Some(seen.job),
@@ -33,6 +33,7 @@ fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: R
         reason,
         error: "the handler says no\0: because",
         attempts: 3,
+        lane: None,
     }
 }
 

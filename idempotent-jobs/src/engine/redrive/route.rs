@@ -71,6 +71,8 @@ impl<S: Store> Engine<S> {
             reason: rejection.reason,
             error: &rejection.detail,
             attempts: 1,
+            // What came later went on long since.
+            lane: None,
         };
         match self.store.bury(&death).await {
             Ok(_) => None,

@@ -59,14 +59,33 @@ impl<S: Store> Engine<S> {
             Err(error) => return Ran::Unread(error),
         };
         let message = Arc::new(letter.message);
-        let outcome = match prepare(job, &message) {
+        let outcome = match self.prepare_letter(&mut tx, job, &message, whose).await {
             Ok(prepared) => run.run(tx, &message, prepared, letter.attempts + 1).await,
-            Err(rejection) => {
+            Err(outcome) => {
                 self.store.rollback(tx).await;
-                Outcome::Dead(rejection)
+                outcome
             }
         };
         Ran::To(message, outcome)
+    }
+
+    /// Reads it. One that no job took has no place in a lane; it does not run ahead of those that wait there.
+    async fn prepare_letter(
+        &self,
+        tx: &mut S::Tx,
+        job: &Routed<S>,
+        message: &Message,
+        whose: Whose,
+    ) -> Result<Prepared, Outcome> {
+        let spec = job.spec();
+        if let Some(lane) = spec.park.filter(|_| whose == Whose::Nobodys).and_then(|_| spec.lane(message)) {
+            match self.store.is_parked(tx, &self.group, spec.name, &message.coordinates, &lane).await {
+                Ok(false) => {}
+                Ok(true) => return Err(Outcome::Crowded),
+                Err(error) => return Err(Failure::transient(error.to_string()).into()),
+            }
+        }
+        prepare(job, message).map_err(Outcome::Dead)
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Death<'a> {
     pub error: &'a str,
     /// How often the job was entered.
     pub attempts: u32,
+    /// Its lane, if the later messages of that are to wait behind it.
+    pub lane: Option<[u8; 32]>,
 }
 
 /// What became of a message that was given up.
@@ -66,6 +68,8 @@ pub enum LetterState {
     Redriven,
     /// It was set aside for good.
     Skipped,
+    /// It waits behind another one of its lane, and is run when its turn comes.
+    Parked,
 }
 
 impl LetterState {
@@ -76,6 +80,7 @@ impl LetterState {
             Self::Requested => "requested",
             Self::Redriven => "redriven",
             Self::Skipped => "skipped",
+            Self::Parked => "parked",
         }
     }
 }
@@ -90,10 +95,12 @@ impl FromStr for LetterState {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        [Self::Open, Self::Requested, Self::Redriven, Self::Skipped]
+        [Self::Open, Self::Requested, Self::Redriven, Self::Skipped, Self::Parked]
             .into_iter()
             .find(|state| state.as_str() == word)
-            .ok_or_else(|| format!("`{word}` is no state of a dead letter: it is open, requested, redriven or skipped"))
+            .ok_or_else(|| {
+                format!("`{word}` is no state of a dead letter: it is open, requested, redriven, skipped or parked")
+            })
     }
 }
 

@@ -28,7 +28,8 @@ macro_rules! write {
              ON CONFLICT ",
             $target,
             " DO UPDATE SET state = 'open', reason = EXCLUDED.reason, error = EXCLUDED.error, \
-             attempts = EXCLUDED.attempts, changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
+             attempts = EXCLUDED.attempts, lane = NULL, place = NULL, \
+             changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
              RETURNING d.id, d.died_at < d.changed_at AS again), \
              h AS (INSERT INTO idempotent_jobs.dead_letter_history (letter, state, detail) \
              SELECT id, 'open', $16 || ': ' || $17 FROM w WHERE again) \

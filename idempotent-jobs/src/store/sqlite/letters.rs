@@ -47,7 +47,8 @@ impl LetterSql for Sqlite {
              \"timestamp\", key, long_key, fingerprint, scheme, reason, error, attempts) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
              ON CONFLICT {target} DO UPDATE SET state = 'open', reason = excluded.reason, error = excluded.error, \
-             attempts = excluded.attempts, changed_at = {NOW}, changed_by = NULL WHERE d.state = 'redriven' \
+             attempts = excluded.attempts, lane = NULL, place = NULL, changed_at = {NOW}, changed_by = NULL \
+             WHERE d.state = 'redriven' \
              RETURNING id, changed_at > died_at"
         );
         let Death { message, claim, .. } = death;
