@@ -1,8 +1,9 @@
 //! Lanes that are parked, on the embedded broker and SQLite. PostgreSQL is in `real_parked.rs`.
 
+#[allow(dead_code, reason = "each database plays what it can")]
 mod parking;
 
-use parking::{bounds, order};
+use parking::{bounds, kills, order, owners};
 use tests::database::Kind::Sqlite as KIND;
 
 #[test]
@@ -47,4 +48,16 @@ fn ret_01_a_partition_waits_as_a_whole() {
 #[test]
 fn con_20_the_next_message_of_a_full_lane_waits_and_the_other_lanes_go_on() {
     bounds::the_next_message_of_a_full_lane_waits_and_the_other_lanes_go_on(KIND);
+}
+
+#[test]
+fn ret_01_killed_anywhere_a_lane_keeps_its_order() {
+    kills::killed_anywhere_a_lane_keeps_its_order(KIND);
+}
+
+#[test]
+fn con_08_a_lane_is_done_in_order_by_two_who_both_believe_to_own_it() {
+    for (form, seed) in parking::scene::FORMS.into_iter().zip(1..) {
+        owners::a_lane_is_done_in_order_by_two_who_both_believe_to_own_it(KIND, form, seed);
+    }
 }

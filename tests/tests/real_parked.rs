@@ -2,7 +2,7 @@
 
 mod parking;
 
-use parking::{bounds, order};
+use parking::{asleep, bounds, kills, order, owners};
 use tests::database::Kind::Postgres as KIND;
 
 #[test]
@@ -47,4 +47,26 @@ fn ret_01_a_partition_waits_as_a_whole() {
 #[test]
 fn con_20_the_next_message_of_a_full_lane_waits_and_the_other_lanes_go_on() {
     bounds::the_next_message_of_a_full_lane_waits_and_the_other_lanes_go_on(KIND);
+}
+
+#[test]
+fn ret_01_killed_anywhere_a_lane_keeps_its_order() {
+    kills::killed_anywhere_a_lane_keeps_its_order(KIND);
+}
+
+#[test]
+fn con_08_a_lane_is_done_in_order_by_two_who_both_believe_to_own_it() {
+    for (form, seed) in parking::scene::FORMS.into_iter().zip(1..) {
+        owners::a_lane_is_done_in_order_by_two_who_both_believe_to_own_it(KIND, form, seed);
+    }
+}
+
+#[test]
+fn con_08_what_a_sleeper_had_in_memory_does_not_run_ahead_of_the_one_that_died() {
+    asleep::what_it_had_in_memory_does_not_run_ahead_of_the_one_that_died();
+}
+
+#[test]
+fn con_08_a_lane_that_was_let_go_while_its_owner_slept_is_not_parked_again() {
+    asleep::a_lane_that_was_let_go_meanwhile_is_not_parked_again();
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use idempotent_jobs::prelude::*;
 use idempotent_jobs::{PgTx, SqliteTx};
@@ -35,12 +36,22 @@ pub struct Work {
     pub note: String,
 }
 
+impl Work {
+    /// So that two who run the same messages are seldom at the same one.
+    async fn dawdle(&self) {
+        if self.note == "dawdle" {
+            tokio::time::sleep(Duration::from_micros(rand::random_range(0..4_000))).await;
+        }
+    }
+}
+
 macro_rules! job {
     ($name:ident, $tx:ident, $effect:ident, $topic:literal $(, $option:tt = $value:tt)*) => {
         #[idempotent_job(
             topic = $topic, key = "id", retries = 1, backoff = "1ms..5ms", timeout = "5s" $(, $option = $value)*
         )]
         async fn $name(tx: &mut $tx, work: Work, meta: Meta, State(mended): State<Mended>) -> JobResult {
+            work.dawdle().await;
             $effect(tx, stringify!($name), work.id, &meta).await?;
             mended.takes(&work)
         }
@@ -54,6 +65,7 @@ macro_rules! batch {
         )]
         async fn $name(tx: &mut $tx, works: Vec<Work>, metas: Vec<Meta>, State(mended): State<Mended>) -> JobResult {
             for (work, meta) in works.iter().zip(&metas) {
+                work.dawdle().await;
                 $effect(tx, stringify!($name), work.id, meta).await?;
                 mended.takes(work)?;
             }
