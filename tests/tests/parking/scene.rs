@@ -93,7 +93,7 @@ impl Scene {
         self.until("nothing is requested", |scene| !scene.states().contains(&LetterState::Requested));
     }
 
-    pub fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         const LOOK: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
