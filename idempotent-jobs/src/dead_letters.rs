@@ -34,8 +34,8 @@
 //! Later messages of the same Kafka message key went on when it died. A redrive comes after them, unless its job says
 //! `on_exhausted = park`: then the later ones of its lane (the messages with the same Kafka message key, or with
 //! `ordering = partition` all of the partition) wait behind it for that job, each written whole as a *parked* letter, while
-//! everything else goes on. Once the first one is redriven or skipped, they are run in their order, each as
-//! a redrive is; one that fails holds the rest back again, as an open letter. [`parked`](DeadLetters::parked) lists the lanes.
+//! everything else goes on. Once the first one is redriven or skipped, they are run in their order, each in
+//! a transaction as a redrive has, and with all attempts of its job; one that fails holds the rest back again, as an open letter. [`parked`](DeadLetters::parked) lists the lanes.
 //!
 //! A parked letter cannot be redriven before its turn: decide on the one it waits behind. It can be skipped. What
 //! need not be run is not parked: duplicates, and messages whose own option says what becomes of them (a conflict, a

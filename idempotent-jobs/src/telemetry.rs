@@ -9,7 +9,7 @@
 //! | `idempotent_jobs_parked_total` | counter | `job`, `topic` | messages that were written to the database to wait behind a dead letter of their lane |
 //! | `idempotent_jobs_lane_full_total` | counter | `job`, `topic` | times that a message found no room behind the dead letter of its lane, and waited in memory |
 //! | `idempotent_jobs_dead_letter_failures_total` | counter | `job`, `topic` | dead letters that could not be written: their messages wait |
-//! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `transient`, `snoozed`, `waits` (behind a dead letter of its lane) |
+//! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `retry` (of one that was parked), `transient`, `snoozed`, `waits` (behind a dead letter of its lane) |
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |

@@ -61,3 +61,15 @@ fn con_08_a_lane_is_done_in_order_by_two_who_both_believe_to_own_it() {
         owners::a_lane_is_done_in_order_by_two_who_both_believe_to_own_it(KIND, form, seed);
     }
 }
+
+#[test]
+fn con_08_what_is_taken_with_one_that_died_elsewhere_does_not_run_ahead() {
+    for form in parking::scene::FORMS {
+        owners::what_is_taken_with_one_that_died_elsewhere_does_not_run_ahead(KIND, form);
+    }
+}
+
+#[test]
+fn ret_01_a_released_one_has_all_attempts_of_its_job() {
+    order::a_released_one_has_all_attempts_of_its_job(KIND);
+}

@@ -70,3 +70,15 @@ fn con_08_what_a_sleeper_had_in_memory_does_not_run_ahead_of_the_one_that_died()
 fn con_08_a_lane_that_was_let_go_while_its_owner_slept_is_not_parked_again() {
     asleep::a_lane_that_was_let_go_meanwhile_is_not_parked_again();
 }
+
+#[test]
+fn con_08_what_is_taken_with_one_that_died_elsewhere_does_not_run_ahead() {
+    for form in parking::scene::FORMS {
+        owners::what_is_taken_with_one_that_died_elsewhere_does_not_run_ahead(KIND, form);
+    }
+}
+
+#[test]
+fn ret_01_a_released_one_has_all_attempts_of_its_job() {
+    order::a_released_one_has_all_attempts_of_its_job(KIND);
+}

@@ -1,7 +1,8 @@
 //! Runs dead letters again that a person asked for.
 //!
 //! Invariant: a letter is marked as redriven in the transaction of its effects, so that it is run
-//! until that commits, and once. One that fails again is open again.
+//! until that commits, and once. One that fails again is open again; one that was parked, and is run for the first time, has all
+//! attempts of its job first.
 
 mod route;
 mod run;
@@ -16,6 +17,7 @@ use self::run::{Ran, Whose};
 use super::execute::identity;
 use super::outcome::Outcome;
 use super::report::redrive_span;
+use super::settle::{Death, Standing, Verdict, judge};
 use super::{Engine, Routed};
 use crate::error::{Reason, Rejection};
 use crate::message::Message;
@@ -46,8 +48,17 @@ enum After {
     /// It is open, or somebody else's.
     Left,
     /// It is to be run again, not before this time is over.
-    Rests(Duration),
+    Rests(Standing, Duration),
 }
+
+/// One that is to be run again.
+struct Rest {
+    until: Instant,
+    standing: Standing,
+}
+
+/// How long it is known how often one failed that nobody came for.
+const FORGET: Duration = Duration::from_secs(600);
 
 /// What follows from a run.
 enum Next {
@@ -77,11 +88,11 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
 
 impl<S: Store> Engine<S> {
     /// Runs what is requested; whether one of them was settled.
-    async fn redrive_all(&self, resting: &mut HashMap<i64, Instant>) -> bool {
+    async fn redrive_all(&self, resting: &mut HashMap<i64, Rest>) -> bool {
         let jobs: Vec<&str> = self.jobs.iter().map(|job| job.spec().name).collect();
         let topics: Vec<&str> = self.jobs.iter().map(|job| job.spec().topic).collect();
         let now = Instant::now();
-        resting.retain(|_, until| *until > now);
+        resting.retain(|_, rest| now < rest.until + FORGET);
         let (mut after, mut settled) = (0, false);
         loop {
             let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
@@ -95,13 +106,19 @@ impl<S: Store> Engine<S> {
                 if *self.stopping.borrow() {
                     return false;
                 }
-                if resting.contains_key(&letter.id) {
+                let rest = resting.get(&letter.id);
+                if rest.is_some_and(|rest| rest.until > now) {
                     continue;
                 }
-                match self.redrive_one(letter).await {
-                    After::Settled => settled = true,
-                    After::Rests(wait) => _ = resting.insert(letter.id, Instant::now() + wait),
-                    After::Left => {}
+                let standing = rest.map(|rest| rest.standing).unwrap_or_default();
+                match self.redrive_one(letter, standing).await {
+                    After::Rests(standing, wait) => {
+                        resting.insert(letter.id, Rest { until: Instant::now() + wait, standing });
+                    }
+                    after => {
+                        resting.remove(&letter.id);
+                        settled |= matches!(after, After::Settled);
+                    }
                 }
             }
             match requested.last() {
@@ -111,27 +128,57 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_one(&self, letter: &Requested) -> After {
+    async fn redrive_one(&self, letter: &Requested, standing: Standing) -> After {
+        let rests = |wait| After::Rests(standing, wait);
         let Some(name) = &letter.job else {
-            return self.route(letter.id).await.map_or(After::Left, After::Rests);
+            return self.route(letter.id).await.map_or(After::Left, rests);
         };
         let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
-        let (message, outcome) = match self.run_letter(job, letter.id, Whose::Its).instrument(span.clone()).await {
+        let run = self.run_letter(job, letter.id, Whose::Its, standing.failures);
+        let (message, outcome, is_first) = match run.instrument(span.clone()).await {
             Ran::Gone => return After::Left,
             Ran::Unread(error) => {
                 tracing::warn!(letter = letter.id, %error, "could not be run again yet");
-                return After::Rests(REST);
+                return rests(REST);
             }
-            Ran::To(message, outcome) => (message, outcome),
+            Ran::To { message, outcome, is_first } => (message, outcome, is_first),
+        };
+        let outcome = match span.in_scope(|| self.judge_first(job, outcome, standing, is_first)) {
+            Ok(outcome) => outcome,
+            Err(after) => return after,
         };
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
             Next::Settled => After::Settled,
-            Next::Later(wait) => After::Rests(wait),
+            Next::Later(wait) => rests(wait),
             Next::Open(rejection) => {
-                self.open_again(letter.id, Some(job), &message, &rejection).instrument(span).await;
+                let attempts = standing.failures + 1;
+                self.open_again(letter.id, Some(job), &message, &rejection, attempts).instrument(span).await;
                 After::Left
             }
+        }
+    }
+
+    /// One that waited behind another and has never been run is judged as any new message.
+    fn judge_first(
+        &self,
+        job: &Routed<S>,
+        outcome: Outcome,
+        standing: Standing,
+        is_first: bool,
+    ) -> Result<Outcome, After> {
+        if !is_first || !matches!(&outcome, Outcome::Failed(failure) if failure.fault == Fault::Lasting) {
+            return Ok(outcome);
+        }
+        match judge(&outcome, job.spec(), standing, rand::random()) {
+            Verdict::Again(standing, wait) => {
+                tracing::warn!(?outcome, ?wait, "the attempt failed; made again");
+                let name = job.spec().name;
+                metrics::counter!(telemetry::REDRIVES, "job" => name, "outcome" => "retry").increment(1);
+                Err(After::Rests(standing, wait))
+            }
+            Verdict::Bury(Death { rejection, .. }) | Verdict::Stop(rejection) => Ok(Outcome::Dead(rejection)),
+            Verdict::Settled => Ok(outcome),
         }
     }
 
@@ -153,7 +200,14 @@ impl<S: Store> Engine<S> {
     }
 
     /// Until it is written, unless the worker stops: then the letter is run again after the next start.
-    async fn open_again(&self, id: i64, job: Option<&Routed<S>>, message: &Message, rejection: &Rejection) {
+    async fn open_again(
+        &self,
+        id: i64,
+        job: Option<&Routed<S>>,
+        message: &Message,
+        rejection: &Rejection,
+        attempts: u32,
+    ) {
         // Of a conflict the claim is another's.
         let job = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = job.and_then(|job| Some((job, identity(job, message)?)));
@@ -161,7 +215,7 @@ impl<S: Store> Engine<S> {
             let claim = identity
                 .as_ref()
                 .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
-            match self.store.reopen(id, rejection, claim).await {
+            match self.store.reopen(id, rejection, attempts, claim).await {
                 Ok(_) => return,
                 Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),
             }

@@ -363,12 +363,13 @@ pub trait Store: Sized + Send + Sync + 'static {
         id: i64,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-    /// Opens a letter again whose message died again, in a transaction of its own; with its key claimed as
+    /// Opens a letter again whose message died again after so many attempts more, in a transaction of its own; with its key claimed as
     /// dead, if it has one by now. Whether it was still requested.
     fn reopen(
         &self,
         id: i64,
         rejection: &Rejection,
+        attempts: u32,
         claim: Option<Claim<'_>>,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.

@@ -251,9 +251,15 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         letters::redriven::<DB>(tx.parts().0, id, detail).await
     }
 
-    async fn reopen(&self, id: i64, rejection: &Rejection, claim: Option<Claim<'_>>) -> Result<bool, StoreError> {
+    async fn reopen(
+        &self,
+        id: i64,
+        rejection: &Rejection,
+        attempts: u32,
+        claim: Option<Claim<'_>>,
+    ) -> Result<bool, StoreError> {
         let mut tx = self.begin_aside(BESIDE).await?;
-        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, claim.as_ref());
+        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, attempts, claim.as_ref());
         let reopened = within(BESIDE.timeout, letters::REOPENING, reopening).await?;
         self.end(tx, letters::REOPENING).await.map(|()| reopened)
     }

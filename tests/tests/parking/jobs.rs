@@ -21,7 +21,10 @@ impl Mended {
         self.0.store(level, Ordering::SeqCst);
     }
 
-    fn takes(&self, work: &Work) -> JobResult {
+    fn takes(&self, work: &Work, meta: &Meta) -> JobResult {
+        if work.note == "flaky" && meta.attempt == 1 {
+            return Err("not at first".into());
+        }
         if self.0.load(Ordering::SeqCst) < work.until { Err("the handler says no".into()) } else { Ok(()) }
     }
 }
@@ -39,8 +42,10 @@ pub struct Work {
 impl Work {
     /// So that two who run the same messages are seldom at the same one.
     async fn dawdle(&self) {
-        if self.note == "dawdle" {
-            tokio::time::sleep(Duration::from_micros(rand::random_range(0..4_000))).await;
+        match &*self.note {
+            "dawdle" => tokio::time::sleep(Duration::from_micros(rand::random_range(0..4_000))).await,
+            "slow" => tokio::time::sleep(Duration::from_millis(500)).await,
+            _ => {}
         }
     }
 }
@@ -53,7 +58,7 @@ macro_rules! job {
         async fn $name(tx: &mut $tx, work: Work, meta: Meta, State(mended): State<Mended>) -> JobResult {
             work.dawdle().await;
             $effect(tx, stringify!($name), work.id, &meta).await?;
-            mended.takes(&work)
+            mended.takes(&work, &meta)
         }
     };
 }
@@ -67,7 +72,7 @@ macro_rules! batch {
             for (work, meta) in works.iter().zip(&metas) {
                 work.dawdle().await;
                 $effect(tx, stringify!($name), work.id, meta).await?;
-                mended.takes(work)?;
+                mended.takes(work, meta)?;
             }
             Ok(())
         }

@@ -102,6 +102,30 @@ pub fn a_skipped_head_lets_the_next_go_and_one_that_fails_again_holds_the_rest(k
     }
 }
 
+/// One that was parked has never been run: it is tried as often as any other before it holds the rest.
+pub fn a_released_one_has_all_attempts_of_its_job(kind: Kind) {
+    let scene = Scene::new(kind, "single");
+    let flaky = wire("a", &Work { id: 2, note: "flaky".to_owned(), ..Work::default() });
+    scene.world.put(&[&[bad("a", 1, 1), flaky, bad("a", 3, 2)][..], &good("a", [4])].concat());
+    let worker = scene.work();
+    scene.world.settled(PATIENCE);
+    scene.mended.to(1);
+    scene.world.ask();
+    scene.until("the third one failed for good", |scene| scene.letter(3).state == LetterState::Open);
+    assert_eq!(scene.done(), [1, 2]);
+    let third = scene.letter(3);
+    assert_eq!((&*third.reason, third.attempts), ("exhausted", 2));
+    assert!(third.error.contains("all 2 attempt(s) failed"), "{}", third.error);
+    // Asked for by a person it is run once.
+    scene.world.ask();
+    scene.until("it failed again", |scene| scene.letter(3).attempts == 3);
+    scene.mended.to(2);
+    scene.world.ask();
+    scene.rests();
+    worker.stop().expect("a clean stop");
+    assert_eq!((scene.done(), scene.lanes()), (vec![1, 2, 3, 4], vec![]));
+}
+
 /// Duplicates, conflicts, tombstones, and what cannot be read, in a lane that waits.
 pub fn what_need_not_be_run_is_not_parked(kind: Kind) {
     for form in FORMS {

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use idempotent_jobs::dead_letters::LetterState;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tests::PATIENCE;
 use tests::broker::{Broker, Wire};
 use tests::database::Kind;
 use tests::world::World;
 
 use super::jobs::{Mended, PARKING, Work};
-use super::scene::{Scene, wire};
+use super::scene::{Scene, bad, good, wire};
 
 const LANES: i64 = 10;
 const EACH: i64 = 20;
@@ -40,7 +41,7 @@ fn messages(random: &mut StdRng) -> Vec<Wire> {
 
 fn has_committed(broker: &Broker, group: &str) -> bool {
     let ends = broker.ends(PARKING.0, PARKING.1);
-    broker.committed(group, PARKING.0, PARKING.1).iter().zip(ends).all(|(at, end)| *at >= end)
+    broker.committed(group, PARKING.0, PARKING.1).iter().zip(ends).all(|(at, end)| *at.max(&0) >= end)
 }
 
 /// They run side by side through all of it, while messages come and letters are run again and again.
@@ -82,4 +83,38 @@ pub fn a_lane_is_done_in_order_by_two_who_both_believe_to_own_it(kind: Kind, for
     let parked = scene.world.letters().iter().filter(|letter| letter.attempts == 0).count();
     println!("{form}, seed {seed}: {} letters, {parked} of them only waited", scene.world.letters().len());
     assert!(parked > 5, "{form}, seed {seed}: few waited");
+}
+
+/// Its own partition is at a later message of the lane when the other owner finds that one of them dies: what it takes together
+/// with that one does not run ahead.
+pub fn what_is_taken_with_one_that_died_elsewhere_does_not_run_ahead(kind: Kind, form: &'static str) {
+    let world = World::on(Broker::embedded(&[PARKING]), kind, PARKING);
+    let scene = Scene { world, mended: Mended::default(), form };
+    let other = Broker::embedded(&[PARKING]);
+    let work = |broker: &Broker| {
+        let (servers, jobs, mended) = (broker.servers().to_owned(), [scene.job()], scene.mended.clone());
+        // So that what waits is taken at once.
+        scene.world.work_as([], |builder| builder.brokers(servers).jobs(jobs).state(mended).concurrency(1))
+    };
+    let late = work(&other);
+    other.send(PARKING.0, &good("a", [1]));
+    scene.until("it knows of no lane that waits", |scene| {
+        has_committed(&other, &scene.world.group) && scene.done() == [1]
+    });
+
+    scene.world.put(&[&good("a", [1])[..], &[bad("a", 2, 1)]].concat());
+    let early = work(&scene.world.broker);
+    scene.world.settled(PATIENCE);
+    early.stop().expect("a clean stop");
+    assert_eq!(scene.lanes().len(), 1, "{form}");
+
+    let slow = wire("b", &Work { id: 50, note: "slow".to_owned(), ..Work::default() });
+    other.send(PARKING.0, &[&[slow, bad("a", 2, 1)][..], &good("a", 3..6)].concat());
+    scene.until("all of it is settled", |scene| has_committed(&other, &scene.world.group));
+    assert_eq!((scene.done(), scene.lanes()[0].waiting), (vec![1, 50], 3), "{form}: nothing runs ahead");
+    scene.mended.to(1);
+    scene.world.ask();
+    scene.rests();
+    late.stop().expect("a clean stop");
+    assert_eq!(scene.done(), [1, 50, 2, 3, 4, 5], "{form}");
 }

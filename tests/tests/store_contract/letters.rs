@@ -205,8 +205,8 @@ pub async fn one_that_dies_again_is_the_same_letter<B: Bed>(bed: &B) {
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
     let rejection = idempotent_jobs::__private::store::Rejection::new(Reason::Terminal, "no such account");
-    assert!(store.reopen(letter.id, &rejection, Some(seen.claim())).await.expect("opens"));
-    assert!(!store.reopen(letter.id, &rejection, None).await.expect("looks"), "it is open already");
+    assert!(store.reopen(letter.id, &rejection, 1, Some(seen.claim())).await.expect("opens"));
+    assert!(!store.reopen(letter.id, &rejection, 1, None).await.expect("looks"), "it is open already");
     let again = letters(bed).await.remove(0);
     assert_eq!((again.id, again.state, &*again.reason), (letter.id, LetterState::Open, "terminal"));
     assert_eq!((again.attempts, &*again.error), (4, "no such account"));

@@ -53,7 +53,7 @@ pub async fn runs<B: Bed>(store: &B::Store, id: i64, offset: i64, well: bool) ->
     } else {
         store.rollback(tx).await;
         let why = Rejection::new(Reason::Terminal, "still not");
-        assert!(store.reopen(id, &why, Some(seen.claim())).await.expect("opens"));
+        assert!(store.reopen(id, &why, 1, Some(seen.claim())).await.expect("opens"));
     }
     true
 }
@@ -258,7 +258,7 @@ pub async fn ret_01_a_letter_that_was_decided_on_parks_nothing_when_it_comes_aga
         let from = [LetterState::Skipped];
         assert!(operator.change(lane.head, &from, LetterState::Requested, "ann").await.expect("is asked"));
         let why = Rejection::new(Reason::Terminal, "still not");
-        assert!(store.reopen(lane.head, &why, None).await.expect("opens"));
+        assert!(store.reopen(lane.head, &why, 1, None).await.expect("opens"));
         assert_eq!(comes::<B>(&store, 9).await.expect("looks"), Parking::Free);
     }
 }

@@ -27,7 +27,7 @@ impl<S: Store> Engine<S> {
         };
         let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
         let Some(jobs @ [_, ..]) = jobs else {
-            self.open_again(id, None, &message, &unknown_event(&message)).await;
+            self.open_again(id, None, &message, &unknown_event(&message), 1).await;
             return None;
         };
         for job in jobs {
@@ -45,13 +45,13 @@ impl<S: Store> Engine<S> {
     }
 
     async fn route_to(&self, job: &Routed<S>, id: i64) -> Option<Duration> {
-        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys).await {
+        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys, 0).await {
             Ran::Gone => return Some(REST),
             Ran::Unread(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");
                 return Some(REST);
             }
-            Ran::To(message, outcome) => (message, outcome),
+            Ran::To { message, outcome, .. } => (message, outcome),
         };
         match self.tell_redrive(job.spec().name, outcome) {
             Next::Settled => None,

@@ -9,7 +9,7 @@ use crate::engine::execute::{Left, enter, prepare, refused};
 use crate::engine::outcome::{Failure, Outcome};
 use crate::engine::probe::Point;
 use crate::engine::terms;
-use crate::error::JobError;
+use crate::error::{JobError, Reason};
 use crate::job::Prepared;
 use crate::message::Message;
 use crate::store::{Claim, Claimed, CommitError, Rolled, Store, StoreError};
@@ -30,7 +30,12 @@ pub(super) enum Ran {
     /// It could not be read.
     Unread(StoreError),
     /// It was run, or found done.
-    To(Arc<Message>, Outcome),
+    To {
+        message: Arc<Message>,
+        outcome: Outcome,
+        /// It waited behind another, and was never run before.
+        is_first: bool,
+    },
 }
 
 /// A run of a letter.
@@ -43,8 +48,8 @@ struct Run<'a, S: Store> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Takes a letter, and runs its message once: claim, mark, handler, commit.
-    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose) -> Ran {
+    /// Takes a letter, and runs its message once: claim, mark, handler, commit. `failed`: attempts since it was requested.
+    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose, failed: u32) -> Ran {
         let run = Run { engine: self, job, id, whose, ends: Instant::now() + job.spec().timeout };
         let mut tx = match self.store.begin_aside(terms(job.spec())).await {
             Ok(tx) => tx,
@@ -58,15 +63,16 @@ impl<S: Store> Engine<S> {
             }
             Err(error) => return Ran::Unread(error),
         };
+        let is_first = letter.reason == Reason::Parked.as_str();
         let message = Arc::new(letter.message);
         let outcome = match self.prepare_letter(&mut tx, job, &message, whose).await {
-            Ok(prepared) => run.run(tx, &message, prepared, letter.attempts + 1).await,
+            Ok(prepared) => run.run(tx, &message, prepared, letter.attempts + failed + 1).await,
             Err(outcome) => {
                 self.store.rollback(tx).await;
                 outcome
             }
         };
-        Ran::To(message, outcome)
+        Ran::To { message, outcome, is_first }
     }
 
     /// Reads it. One that no job took has no place in a lane; it does not run ahead of those that wait there.

@@ -18,7 +18,7 @@ use sqlx::{Database, Error};
 
 use super::outcome::Stored;
 use super::{Claim, Claimed};
-use crate::error::Reason;
+use crate::error::{Reason, Rejection};
 use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
@@ -239,12 +239,12 @@ pub trait LetterSql: Database {
         by: Option<&str>,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// One that was run again died again: writes why, beside [`change_letter`](Self::change_letter).
+    /// One that was run again died again, after so many attempts more: writes why, beside [`change_letter`](Self::change_letter).
     fn died(
         conn: &mut Self::Connection,
         id: i64,
-        reason: Reason,
-        error: &str,
+        rejection: &Rejection,
+        attempts: u32,
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Those that are meant.
     fn list(

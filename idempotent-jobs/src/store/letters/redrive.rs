@@ -106,6 +106,7 @@ pub(in crate::store) async fn reopen<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
     rejection: &Rejection,
+    attempts: u32,
     claim: Option<&Claim<'_>>,
 ) -> Result<bool, StoreError> {
     let failed = |error: Error| StoreError::driver::<DB>(REOPENING, error);
@@ -113,7 +114,7 @@ pub(in crate::store) async fn reopen<DB: Dialect>(
     if !DB::change_letter(conn, id, &from, LetterState::Open, None, Some(&detail)).await.map_err(failed)? {
         return Ok(false);
     }
-    DB::died(conn, id, rejection.reason, &rejection.detail).await.map_err(failed)?;
+    DB::died(conn, id, rejection, attempts).await.map_err(failed)?;
     if let Some(claim) = claim {
         DB::insert_dead(conn, claim).await.map_err(failed)?;
     }

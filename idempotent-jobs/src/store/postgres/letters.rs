@@ -4,7 +4,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Error, PgConnection, Postgres, Row};
 
 use super::claim::stored;
-use crate::error::Reason;
+use crate::error::Rejection;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
@@ -203,13 +203,14 @@ impl LetterSql for Postgres {
         Ok(changed == 1)
     }
 
-    async fn died(conn: &mut PgConnection, id: i64, reason: Reason, error: &str) -> Result<(), Error> {
+    async fn died(conn: &mut PgConnection, id: i64, rejection: &Rejection, attempts: u32) -> Result<(), Error> {
         sqlx::query(
-            "UPDATE idempotent_jobs.dead_letters SET reason = $2, error = $3, attempts = attempts + 1 WHERE id = $1",
+            "UPDATE idempotent_jobs.dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(reason.as_str())
-        .bind(cleaned(error))
+        .bind(rejection.reason.as_str())
+        .bind(cleaned(&rejection.detail))
+        .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
         .execute(conn)
         .await
         .map(drop)

@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Error, Row, Sqlite, SqliteConnection};
 
 use super::claim::{BindClaim, look};
-use crate::error::Reason;
+use crate::error::Rejection;
 use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
@@ -176,13 +176,14 @@ impl LetterSql for Sqlite {
         Ok(changed.rows_affected() == 1)
     }
 
-    async fn died(conn: &mut SqliteConnection, id: i64, reason: Reason, error: &str) -> Result<(), Error> {
+    async fn died(conn: &mut SqliteConnection, id: i64, rejection: &Rejection, attempts: u32) -> Result<(), Error> {
         sqlx::query(
-            "UPDATE main.idempotent_jobs_dead_letters SET reason = $2, error = $3, attempts = attempts + 1 WHERE id = $1",
+            "UPDATE main.idempotent_jobs_dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(reason.as_str())
-        .bind(cleaned(error))
+        .bind(rejection.reason.as_str())
+        .bind(cleaned(&rejection.detail))
+        .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
         .execute(conn)
         .await
         .map(drop)
