@@ -2,7 +2,7 @@ fn charge(tx: &mut PgTx, job: Charge) -> JobResult {
     Ok(())
 }
 ::core::compile_error! {
-    "unknown option `retires`; the options of `#[idempotent_job]` are `topic`, `key`, `name`, `event`, `compare`, `retries`, `backoff`, `timeout`, `isolation`, `on_exhausted`, `on_conflict`, `on_tombstone`, `ordering`, `shared_tx` and `batch`"
+    "unknown option `retires`; the options of `#[idempotent_job]` are `topic`, `key`, `name`, `event`, `compare`, `retries`, `backoff`, `timeout`, `isolation`, `on_exhausted`, `park_limit`, `on_conflict`, `on_tombstone`, `ordering`, `shared_tx` and `batch`"
 }
 ::core::compile_error! {
     "`orders/eu` is not a legal topic because of '/': Kafka takes `A-Z a-z 0-9 . _ -`"

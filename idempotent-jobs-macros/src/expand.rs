@@ -128,6 +128,7 @@ fn settings(settings: &Settings) -> TokenStream {
         })
     };
     let on_exhausted = fate(settings.on_exhausted, quote!(on_exhausted));
+    let park = settings.park.map(|limit| quote!(.park(#limit)));
     let on_conflict = fate(settings.on_conflict, quote!(on_conflict));
     let on_tombstone = fate(settings.on_tombstone, quote!(on_tombstone));
     let ordering = settings.ordering.map(|ordering| {
@@ -136,7 +137,7 @@ fn settings(settings: &Settings) -> TokenStream {
     });
     let shared_tx = settings.shared_tx.map(|limit| quote!(.shared_tx(#limit)));
     quote! {
-        #event #compare #retries #backoff #timeout #isolation #on_exhausted #on_conflict #on_tombstone #ordering #shared_tx
+        #event #compare #retries #backoff #timeout #isolation #on_exhausted #park #on_conflict #on_tombstone #ordering #shared_tx
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<u64>,
     pub(crate) isolation: Option<Isolation>,
     pub(crate) on_exhausted: Option<&'static str>,
+    /// How many later messages of a lane wait behind one that is given up.
+    pub(crate) park: Option<u32>,
     pub(crate) on_conflict: Option<&'static str>,
     pub(crate) on_tombstone: Option<&'static str>,
     pub(crate) ordering: Option<&'static str>,
@@ -86,6 +88,7 @@ impl Job {
             Given::Wrong | Given::Is(_) => Takes::Batch,
         };
         let batch = args.batch.and_then(errors, |number| several("batch", &number)).ok();
+        let park = park((&args.on_exhausted, &args.park_limit, &args.ordering), args.unclear, errors);
         let settings = Settings {
             event: args.event.and_then(errors, |text| names::event(&text)).ok(),
             compare: args.compare.ok().map(|list| key::wire_paths(&list, errors)),
@@ -93,7 +96,12 @@ impl Job {
             backoff: args.backoff.and_then(errors, |text| duration::backoff(&text)).ok(),
             timeout: args.timeout.and_then(errors, |text| duration::timeout(&text)).ok(),
             isolation: args.isolation.and_then(errors, isolation).ok(),
-            on_exhausted: args.on_exhausted.and_then(errors, |word| fate("on_exhausted", EXHAUSTED, &word)).ok(),
+            on_exhausted: if park.is_some() {
+                None
+            } else {
+                args.on_exhausted.and_then(errors, |word| fate("on_exhausted", EXHAUSTED, &word)).ok()
+            },
+            park,
             on_conflict: args.on_conflict.and_then(errors, |word| fate("on_conflict", CONFLICT, &word)).ok(),
             on_tombstone: args.on_tombstone.and_then(errors, |word| fate("on_tombstone", TOMBSTONE, &word)).ok(),
             ordering: args.ordering.and_then(errors, |word| ordering(&word)).ok(),
@@ -185,7 +193,8 @@ fn several(option: &str, number: &LitInt) -> syn::Result<usize> {
 /// Words for what becomes of a message that cannot be processed, and their variants.
 type Fates = &'static [(&'static str, &'static str)];
 
-const EXHAUSTED: Fates = &[("dead_letter", "DeadLetter"), ("stop", "Stop")];
+/// `park` says more than a fate, and is read before.
+const EXHAUSTED: Fates = &[("dead_letter", "DeadLetter"), ("park", "Park"), ("stop", "Stop")];
 const CONFLICT: Fates = &[("dead_letter", "DeadLetter"), ("skip", "Skip"), ("fail", "Stop")];
 const TOMBSTONE: Fates = &[("dead_letter", "DeadLetter"), ("skip", "Skip")];
 
@@ -195,6 +204,53 @@ fn fate(option: &str, fates: Fates, word: &Ident) -> syn::Result<&'static str> {
         let words = quoted(fates.iter().map(|(name, _)| name)).replace(" and ", " or ");
         syn::Error::new(word.span(), format!("`{word}` is nothing that `{option}` can do: write {words}"))
     })
+}
+
+/// Messages that may be parked behind one, unless `park_limit` says otherwise.
+const PARK_LIMIT: u32 = 1_000;
+
+/// How many messages wait behind one that is given up, with `on_exhausted = park`.
+fn park(
+    (on_exhausted, park_limit, ordering): (&Given<Ident>, &Given<LitInt>, &Given<Ident>),
+    unclear: bool,
+    errors: &mut Errors,
+) -> Option<u32> {
+    if !matches!(on_exhausted, Given::Is(word) if word == "park") {
+        if let Given::Is(limit) = park_limit
+            && !(unclear || matches!(on_exhausted, Given::Wrong))
+        {
+            errors
+                .at(limit.span(), "only `on_exhausted = park` parks messages: write it too, or leave `park_limit` out");
+        }
+        return None;
+    }
+    if let Given::Is(ordering) = ordering
+        && ordering == "none"
+    {
+        errors.at(
+            ordering.span(),
+            "with `ordering = none` no message waits for another, and none can be parked behind one: \
+             write `key` or `partition`, or another `on_exhausted`",
+        );
+    }
+    match park_limit {
+        Given::Is(number) => Some(limit(number).unwrap_or_else(|error| {
+            errors.push(error);
+            PARK_LIMIT
+        })),
+        Given::Absent | Given::Wrong => Some(PARK_LIMIT),
+    }
+}
+
+fn limit(number: &LitInt) -> syn::Result<u32> {
+    match number.base10_parse() {
+        Ok(limit @ 1..=1_000_000) => Ok(limit),
+        _ => {
+            let text =
+                format!("`{number}` is no number of messages to park: write 1 to 1000000, as in `park_limit = 1000`");
+            Err(syn::Error::new(number.span(), text))
+        }
+    }
 }
 
 fn ordering(word: &Ident) -> syn::Result<&'static str> {

@@ -42,7 +42,8 @@ use proc_macro::TokenStream;
 /// | `backoff` | the waits between attempts, `"100ms..30s"` | `"100ms..30s"` |
 /// | `timeout` | the whole attempt, `"30s"` | `"30s"` |
 /// | `isolation` | `read_committed`, `repeatable_read`, `serializable` | `read_committed` |
-/// | `on_exhausted` | a message that cannot be processed: `dead_letter`, `stop` | `dead_letter` |
+/// | `on_exhausted` | a message that cannot be processed: `dead_letter`, `park`, `stop` | `dead_letter` |
+/// | `park_limit` | with `park`: messages of a lane that wait in the database at most, 1 to 1000000 | 1000 |
 /// | `on_conflict` | a key that comes again with other content: `dead_letter`, `skip`, `fail` | `dead_letter` |
 /// | `on_tombstone` | a message without a payload: `dead_letter`, `skip` | `dead_letter` |
 /// | `ordering` | which messages wait for each other: `key`, `partition`, `none` | `key` |
@@ -59,6 +60,11 @@ use proc_macro::TokenStream;
 /// `on_exhausted = stop` the worker stops before its offset instead. `on_conflict = fail` does the same
 /// for a key that was used with other content, and `skip` passes over such a message, whose content is then
 /// lost: it is counted and logged.
+///
+/// With `on_exhausted = park` the later messages of its lane, those that wait for each other by `ordering`, are kept
+/// behind it: they are written to the database too, all other lanes go on, and once the dead letter is redriven or
+/// skipped they are run in their order. A message without a Kafka message key has nobody behind it (with
+/// `ordering = key`), and `ordering = none` cannot park. A conflict or a tombstone holds nobody back.
 ///
 /// # Order
 /// Messages that wait for each other are handled one after the other, in the order of the log.

@@ -78,6 +78,17 @@ fn a_job_with_everything() {
 }
 
 #[test]
+fn a_job_that_parks() {
+    let args = quote!(topic = "orders", key = "order_id", on_exhausted = park, park_limit = 50);
+    let item = quote! {
+        async fn charge(tx: &mut PgTx, job: Charge) -> JobResult { Ok(()) }
+    };
+    assert_snapshot("job_that_parks", job::expand(args, &item));
+    let usual = job::expand(quote!(topic = "orders", key = "order_id", on_exhausted = park), &item);
+    assert!(usual.to_string().contains("park (1000u32)"), "{usual}");
+}
+
+#[test]
 fn a_job_of_a_message() {
     let item = quote! {
         async fn r#match(tx: &mut SqliteTx, job: Charge) -> JobResult { Ok(()) }
@@ -240,7 +251,11 @@ fn strange_arguments_are_mistakes_and_nothing_worse() {
         quote!(topic = "orders", key = "order_id", retries = 5u32),
         quote!(topic = "orders", key = "order_id", retries = 4294967296),
         quote!(topic = "orders", key = "order_id", retries = 0.5),
-        quote!(topic = "orders", key = "order_id", on_exhausted = park),
+        quote!(topic = "orders", key = "order_id", on_exhausted = skip),
+        quote!(topic = "orders", key = "order_id", park_limit = 5),
+        quote!(topic = "orders", key = "order_id", on_exhausted = stop, park_limit = 5),
+        quote!(topic = "orders", key = "order_id", on_exhausted = park, park_limit = 0),
+        quote!(topic = "orders", key = "order_id", on_exhausted = park, ordering = none),
         quote!(topic = "orders", key = "order_id", ordering = "key"),
         quote!(topic = "orders", key = "order_id", ordering = Key),
         quote!(topic = "orders", key = "order_id", shared_tx = 1),

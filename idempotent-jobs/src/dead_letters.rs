@@ -31,7 +31,19 @@
 //! job took is given to the jobs that take its event by then, as a new message is.
 //!
 //! # Order
-//! Later messages of the same Kafka message key went on when it died. A redrive comes after them.
+//! Later messages of the same Kafka message key went on when it died. A redrive comes after them, unless its job says
+//! `on_exhausted = park`: then the later ones of its lane (the messages with the same Kafka message key, or with
+//! `ordering = partition` all of the partition) wait behind it for that job, each written whole as a *parked* letter, while
+//! everything else goes on. Once the first one is redriven or skipped, they are run in their order, each in
+//! a transaction as a redrive has, and with all attempts of its job; one that fails holds the rest back again, as an open letter. [`parked`](DeadLetters::parked) lists the lanes.
+//!
+//! A parked letter cannot be redriven before its turn: decide on the one it waits behind. It can be skipped. What
+//! need not be run is not parked: duplicates, and messages whose own option says what becomes of them (a conflict, a
+//! tombstone). A message without a Kafka message key has nobody behind it, with `ordering = key`.
+//!
+//! A lane takes in `park_limit` messages (1,000 by default). Its next one waits in memory, uses no attempt, and
+//! is told in the log once a minute; meanwhile its offset stays, and its partition is read no further than 10,000
+//! messages beyond it.
 
 mod export;
 
@@ -42,7 +54,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::store::{self, LetterStore, StoreError};
 
-pub use crate::store::{Change, DeadLetter, Filter, Foreseen, LetterState};
+pub use crate::store::{Change, DeadLetter, Filter, Foreseen, LetterState, ParkedLane};
 
 /// The dead letters of a database.
 pub struct DeadLetters {
@@ -104,7 +116,8 @@ impl DeadLetters {
     }
 
     /// Asks workers to run those that fit again: the open ones, or, by number, those that were skipped as well. Says
-    /// of each what became of that; `who` is kept in its history.
+    /// of each what became of that; `who` is kept in its history. Parked ones are left as they stand: they
+    /// follow the one they wait behind. One that was skipped has left its lane, and is run whatever waits there.
     ///
     /// # Errors
     /// [`Error::Database`]; what was asked for before it stands.
@@ -112,13 +125,15 @@ impl DeadLetters {
         self.turn(filter, &[LetterState::Open, LetterState::Skipped], LetterState::Requested, who).await
     }
 
-    /// Sets those that fit aside for good, unless they are redriven: the open ones, or, by number, those that were
-    /// to be run again as well. Their keys stay claimed, so that their messages stay skipped.
+    /// Sets those that fit aside for good, unless they are redriven: the open ones, or, by number or by state, those that
+    /// were to be run again, or are parked, as well. Their keys stay claimed, so that their messages stay skipped. When
+    /// others are parked behind one, the next of them is run.
     ///
     /// # Errors
     /// [`Error::Database`]; those that were skipped before it are.
     pub async fn skip(&self, filter: &Filter, who: &str) -> Result<Vec<(i64, Answer)>, Error> {
-        self.turn(filter, &[LetterState::Open, LetterState::Requested], LetterState::Skipped, who).await
+        self.turn(filter, &[LetterState::Open, LetterState::Requested, LetterState::Parked], LetterState::Skipped, who)
+            .await
     }
 
     /// What would become of those that fit if they were run again now. Nothing is changed.
@@ -138,6 +153,14 @@ impl DeadLetters {
             }
         }
         Ok(foreseen)
+    }
+
+    /// The lanes in which messages wait behind a dead letter, the oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn parked(&self) -> Result<Vec<ParkedLane>, Error> {
+        self.store.parked().await.map_err(failed)
     }
 
     async fn turn(

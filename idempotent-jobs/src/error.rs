@@ -187,12 +187,14 @@ pub enum Reason {
     Exhausted,
     /// The handler ended the transaction it was lent.
     TransactionEndedByHandler,
+    /// Nothing is wrong with it: it waits behind an earlier message of its lane that died.
+    Parked,
 }
 
 impl Reason {
-    /// Whether a message that is given up for it at once had its job entered.
+    /// Whether a message that is given up for it had its job entered.
     pub(crate) const fn was_entered(self) -> bool {
-        matches!(self, Self::Terminal | Self::TransactionEndedByHandler)
+        matches!(self, Self::Terminal | Self::Exhausted | Self::TransactionEndedByHandler)
     }
 
     /// The word used in errors, metrics and tables.
@@ -208,6 +210,7 @@ impl Reason {
             Self::Terminal => "terminal",
             Self::Exhausted => "exhausted",
             Self::TransactionEndedByHandler => "transaction_ended_by_handler",
+            Self::Parked => "parked",
         }
     }
 }

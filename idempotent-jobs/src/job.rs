@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 use crate::codec::{self, KeyField};
 use crate::context::{Context, Handle, Isolation, IsolationLevels, States};
@@ -49,6 +50,26 @@ pub struct Spec {
     pub grouping: Grouping,
     /// What becomes of messages that cannot be processed.
     pub fates: Fates,
+    /// Whether later messages wait behind one that died, and how many of a lane at most.
+    pub park: Option<u32>,
+}
+
+impl Spec {
+    /// Whether the later messages of its lane wait behind a message that is given up for this reason. A conflict or a
+    /// tombstone has an option of its own, and no part in the order of what is done.
+    pub fn parks(&self, reason: Reason) -> bool {
+        self.park.is_some() && !matches!(reason, Reason::Conflict | Reason::Tombstone | Reason::UnknownEvent)
+    }
+
+    /// The lane in which messages wait behind one that died: of those that wait for each other. `None`: it
+    /// waits for none.
+    pub fn lane(&self, message: &Message) -> Option<[u8; 32]> {
+        match self.ordering {
+            Ordering::Key => message.key.as_ref().map(|key| Sha256::digest(key).into()),
+            Ordering::Partition => Some([0; 32]),
+            Ordering::None => None,
+        }
+    }
 }
 
 /// What becomes of a job's messages that cannot be processed, by what is wrong with them.
@@ -213,6 +234,7 @@ impl<H, P> Declaration<H, P> {
             ordering: Ordering::default(),
             grouping,
             fates: Fates::default(),
+            park: None,
         };
         Self { spec, parts: Vec::new(), key_fields: Vec::new(), checks: Vec::new(), handler }
     }
@@ -295,6 +317,14 @@ impl<H, P> Declaration<H, P> {
     #[must_use]
     pub fn on_exhausted(mut self, fate: Fate) -> Self {
         self.spec.fates.exhausted = fate;
+        self
+    }
+
+    /// Keeps up to `limit` later messages of a lane behind one that is given up.
+    #[must_use]
+    pub fn park(mut self, limit: u32) -> Self {
+        self.spec.fates.exhausted = Fate::DeadLetter;
+        self.spec.park = Some(limit);
         self
     }
 

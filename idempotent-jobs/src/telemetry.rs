@@ -2,12 +2,14 @@
 //!
 //! | metric | kind | labels | meaning |
 //! |---|---|---|---|
-//! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `dead_before` (a dead letter came again), `discarded`, `snoozed`, `retry`, `transient`, `dead`; of what is skipped as declared `conflict`, `tombstone`, `unknown_event` |
+//! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `dead_before` (a dead letter came again), `parked`, `crowded` (its lane had no room), `discarded`, `snoozed`, `retry`, `transient`, `dead`; of what is skipped as declared `conflict`, `tombstone`, `unknown_event` |
 //! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit; of messages that are handled together, the time of all of them |
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
 //! | `idempotent_jobs_dead_letters_total` | counter | `job`, `topic`, `reason` | dead letters that were written; `job` is `-` where no job takes the event |
+//! | `idempotent_jobs_parked_total` | counter | `job`, `topic` | messages that were written to the database to wait behind a dead letter of their lane |
+//! | `idempotent_jobs_lane_full_total` | counter | `job`, `topic` | times that a message found no room behind the dead letter of its lane, and waited in memory |
 //! | `idempotent_jobs_dead_letter_failures_total` | counter | `job`, `topic` | dead letters that could not be written: their messages wait |
-//! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `transient`, `snoozed` |
+//! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `retry` (of one that was parked), `transient`, `snoozed`, `waits` (behind a dead letter of its lane) |
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
@@ -41,6 +43,10 @@ pub const ATTEMPT_SECONDS: &str = "idempotent_jobs_attempt_seconds";
 pub const OFFSET_COMMITS: &str = "idempotent_jobs_offset_commits_total";
 /// Dead letters that were written, by `job`, `topic` and `reason`.
 pub const DEAD_LETTERS: &str = "idempotent_jobs_dead_letters_total";
+/// Messages that wait in the database behind a dead letter of their lane, by `job` and `topic`.
+pub const PARKED: &str = "idempotent_jobs_parked_total";
+/// Times that a message found no room there, by `job` and `topic`.
+pub const LANE_FULL: &str = "idempotent_jobs_lane_full_total";
 /// Dead letters that could not be written, by `job` and `topic`.
 pub const UNBURIED: &str = "idempotent_jobs_dead_letter_failures_total";
 /// Dead letters that were run again, by `job` and `outcome`.

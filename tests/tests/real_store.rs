@@ -15,6 +15,7 @@ use idempotent_jobs::outbox::{self, Enqueued};
 use idempotent_jobs::{Outgoing, PgTx, Reason, Savepoint};
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Postgres, SqlSafeStr};
+use store_contract::lanes;
 use store_contract::pooling;
 use store_contract::proxy::{At, Proxy};
 use store_contract::{BUDGET, Bed, TERMS, asked, assert_stored, bury, effect, found, fresh, letters, mail, message};
@@ -897,5 +898,22 @@ async fn dlt_01_a_dead_letter_waits_for_whoever_holds_its_key() {
     one.commit(tx, BUDGET).await.unwrap();
     assert_eq!(burying.await.unwrap(), Buried::Seen(Claimed::Duplicate));
     assert_eq!(letters(&bed).await.len(), 0);
+    bed.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ret_01_a_message_that_comes_while_the_last_letter_is_run_waits_for_its_end() {
+    lanes::ret_01_a_message_that_comes_while_the_last_letter_is_run_waits_for_its_end::<PgBed>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ret_01_at_every_isolation_what_is_parked_meanwhile_is_let_go() {
+    lanes::ret_01_at_every_isolation_what_is_parked_meanwhile_is_let_go::<PgBed>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ret_01_a_lane_that_many_work_on_comes_to_its_end() {
+    let bed = PgBed::new().await;
+    lanes::ret_01_a_lane_that_many_work_on_comes_to_its_end(&bed).await;
     bed.clean().await;
 }

@@ -29,12 +29,17 @@ CREATE TABLE idempotent_jobs.dead_letters (
     error         text NOT NULL,
     attempts      integer NOT NULL,
     -- 'open' waits for a person; 'requested' for a worker that runs it again; 'redriven' was run, or
-    -- found done; 'skipped' was set aside for good.
-    state         text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'requested', 'redriven', 'skipped')),
+    -- found done; 'skipped' was set aside for good; 'parked' waits behind another one of its lane.
+    state         text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'requested', 'redriven', 'skipped', 'parked')),
+    -- The lane in which it waits, or whose head it is, by its number in `parked`, and its place there. A lane
+    -- that was let go leaves its number here.
+    lane          bigint,
+    place         bigint,
     died_at       timestamptz NOT NULL DEFAULT pg_catalog.now(),
     changed_at    timestamptz NOT NULL DEFAULT pg_catalog.now(),
     -- Who asked for the last change; NULL is a worker.
     changed_by    text,
+    CHECK (state <> 'parked' OR lane IS NOT NULL AND place IS NOT NULL),
     CHECK ((key IS NULL) = (fingerprint IS NULL) AND (key IS NULL) = (scheme IS NULL) AND (key IS NULL OR job IS NOT NULL))
 );
 

@@ -28,12 +28,17 @@ CREATE TABLE idempotent_jobs_dead_letters (
     error         TEXT NOT NULL,
     attempts      INTEGER NOT NULL,
     -- 'open' waits for a person; 'requested' for a worker that runs it again; 'redriven' was run, or
-    -- found done; 'skipped' was set aside for good.
-    state         TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'requested', 'redriven', 'skipped')),
+    -- found done; 'skipped' was set aside for good; 'parked' waits behind another one of its lane.
+    state         TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'requested', 'redriven', 'skipped', 'parked')),
+    -- The lane in which it waits, or whose head it is, by its number in `parked`, and its place there. A lane
+    -- that was let go leaves its number here.
+    lane          INTEGER,
+    place         INTEGER,
     died_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     changed_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     -- Who asked for the last change; NULL is a worker.
     changed_by    TEXT,
+    CHECK (state <> 'parked' OR lane IS NOT NULL AND place IS NOT NULL),
     CHECK ((key IS NULL) = (fingerprint IS NULL) AND (key IS NULL) = (scheme IS NULL) AND (key IS NULL OR job IS NOT NULL))
 ) STRICT;
 

@@ -53,6 +53,7 @@ impl<S: Store> Engine<S> {
         death: &'a settle::Death,
     ) -> Death<'a> {
         let spec = self.jobs.get(job).map(|routed| routed.spec());
+        let parks = spec.filter(|spec| spec.parks(death.rejection.reason));
         Death {
             group: &self.group,
             job: spec.map(|spec| spec.name),
@@ -64,6 +65,7 @@ impl<S: Store> Engine<S> {
             error: &death.rejection.detail,
             attempts: death.attempts,
             copy_to: self.copy_to(&task.message),
+            lane: parks.and_then(|spec| spec.lane(&task.message)),
         }
     }
 
@@ -74,6 +76,7 @@ impl<S: Store> Engine<S> {
     }
 
     fn buried(&self, job: usize, task: &mut Task<Progress>, death: &settle::Death, buried: &Buried) {
+        self.may_wait(job, task);
         let name = self.jobs.get(job).map_or("-", |routed| routed.spec().name);
         let at = &task.message.coordinates;
         if *buried == Buried::Written {

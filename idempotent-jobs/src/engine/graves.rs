@@ -23,7 +23,7 @@ pub(super) struct Graves(Mutex<HashMap<u64, Arc<Unmarked>>>);
 type Unmarked = HashMap<i64, Vec<Unkeyed>>;
 
 /// How long trouble of the database is waited for before its messages are looked at again.
-const REST: Duration = Duration::from_millis(500);
+pub(super) const REST: Duration = Duration::from_millis(500);
 
 impl Graves {
     fn of(&self, epoch: u64) -> Option<Arc<Unmarked>> {

@@ -15,6 +15,7 @@ mod look;
 mod offsets;
 mod outcome;
 mod pace;
+mod parked;
 mod pass;
 pub(crate) mod probe;
 mod progress;
@@ -39,6 +40,7 @@ use self::classes::Classes;
 use self::graves::Graves;
 use self::lanes::{Back, Bounds, End, Lanes, Task};
 use self::pace::Pace;
+use self::parked::Parked;
 use self::probe::Probe;
 use self::progress::Progress;
 use self::pulse::Pulse;
@@ -90,6 +92,7 @@ pub(crate) struct Engine<S: Store> {
     paces: Vec<Pace>,
     lanes: Mutex<Lanes<Progress>>,
     graves: Graves,
+    parked: Parked,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
@@ -133,6 +136,7 @@ impl<S: Store> Engine<S> {
             probe,
             lanes: Mutex::new(lanes),
             graves: Graves::default(),
+            parked: Parked::default(),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,

@@ -17,6 +17,10 @@ pub(super) enum Outcome {
     Unverified,
     /// The message is a dead letter.
     DeadBefore,
+    /// The message waits in the database, behind a dead letter of its lane.
+    Parked,
+    /// The message waits here, since so many wait already behind that dead letter.
+    Crowded,
     /// The handler wants nothing of it to be done, and that is committed.
     Discarded(String),
     /// The handler wants to see it later.
@@ -119,6 +123,8 @@ impl Outcome {
             Self::Duplicate => "duplicate",
             Self::Unverified => "unverified",
             Self::DeadBefore => "dead_before",
+            Self::Parked => "parked",
+            Self::Crowded => "crowded",
             Self::Discarded(_) => "discarded",
             Self::Snoozed(_) => "snoozed",
             Self::Failed(Failure { fault: Fault::Lasting, .. }) => "retry",

@@ -70,6 +70,7 @@ impl Pace {
                 self.nanos.fetch_max(each, Relaxed);
                 &format!("together they took longer than the timeout of {:?}", spec.timeout)
             }
+            Undone::Parked => return tracing::debug!(job = spec.name, messages, "run one by one behind a dead letter"),
             Undone::Failed(error) => error,
         };
         tracing::warn!(job = spec.name, messages, error, "a shared transaction is undone; its messages run one by one");

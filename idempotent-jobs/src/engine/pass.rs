@@ -27,6 +27,9 @@ impl<S: Store> Engine<S> {
         if !self.pass_over(&mut tasks, jobs, desk).await {
             return self.conclude(tasks, false);
         }
+        if !self.know_parked(&tasks, jobs, desk).await {
+            return self.conclude(tasks, false);
+        }
         for (turn, job) in jobs.iter().enumerate() {
             self.run_job(*job, &jobs[turn + 1..], &mut tasks, desk).await;
         }
@@ -94,7 +97,8 @@ impl<S: Store> Engine<S> {
         }
         let now = Instant::now();
         let lanes = self.lanes();
-        choose(job, limit, tasks, from, |task| task.progress.is_due(job, now) && lanes.may_start(task))
+        let may = |task: &Task<Progress>| task.progress.is_due(job, now) && lanes.may_start(task);
+        choose(job, limit, tasks, from, may, |task| self.waiting_lane(job, task).is_some())
     }
 
     /// What was undone runs one by one, in order, and the neighbours of a bad message before
@@ -123,6 +127,11 @@ impl<S: Store> Engine<S> {
     async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
         if task.progress.death(job).is_some() {
             return self.bury(job, task, desk).await;
+        }
+        if let Some(lane) = self.waiting_lane(job, task)
+            && let Some(fault) = self.park(job, task, &lane, desk).await
+        {
+            return fault;
         }
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
@@ -169,10 +178,14 @@ impl<S: Store> Engine<S> {
     pub(super) fn enter(&self, job: usize, task: &mut Task<Progress>, outcome: Outcome, began: Instant) {
         match &outcome {
             Outcome::Done | Outcome::Discarded(_) => self.lanes().note(task, false),
-            Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => self.lanes().note(task, true),
+            Outcome::Duplicate | Outcome::Unverified => self.lanes().note(task, true),
+            Outcome::DeadBefore => {
+                self.lanes().note(task, true);
+                self.may_wait(job, task);
+            }
             // Together with others it would undo what they did, again and again.
             Outcome::Snoozed(_) => task.progress.alone = true,
-            Outcome::Failed(_) | Outcome::Dead(_) => {}
+            Outcome::Parked | Outcome::Crowded | Outcome::Failed(_) | Outcome::Dead(_) => {}
         }
         let standing = task.progress.standing(job);
         let verdict = self.tell(&self.jobs[job], &task.message, outcome, standing, began);
@@ -180,25 +193,34 @@ impl<S: Store> Engine<S> {
     }
 }
 
-/// Chooses from the messages that `may` run those that need not wait for an earlier one of their lane.
+/// Chooses from the messages that `may` run those that need not wait for an earlier one of their lane. One that
+/// is to be `alone` is chosen with no other.
 fn choose(
     job: usize,
     limit: usize,
     tasks: &[Task<Progress>],
     from: &mut usize,
     may: impl Fn(&Task<Progress>) -> bool,
+    alone: impl Fn(&Task<Progress>) -> bool,
 ) -> Vec<usize> {
     let mut chunk = Vec::new();
     let mut held = is_held(job, tasks, *from);
     while *from < tasks.len() && chunk.len() < limit {
         let (at, task) = (*from, &tasks[*from]);
         let run = !held && may(task);
+        let alone = run && alone(task);
+        if alone && !chunk.is_empty() {
+            break;
+        }
         if run {
             chunk.push(at);
         }
         *from += 1;
         let beside = tasks.get(*from).is_some_and(|next| next.is_beside(task));
         held = beside && (held || !run && task.progress.is_open(job));
+        if alone {
+            break;
+        }
     }
     chunk
 }

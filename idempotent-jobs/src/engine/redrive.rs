@@ -1,7 +1,8 @@
 //! Runs dead letters again that a person asked for.
 //!
 //! Invariant: a letter is marked as redriven in the transaction of its effects, so that it is run
-//! until that commits, and once. One that fails again is open again.
+//! until that commits, and once. One that fails again is open again; one that was parked, and is run for the first time, has all
+//! attempts of its job first.
 
 mod route;
 mod run;
@@ -16,10 +17,11 @@ use self::run::{Ran, Whose};
 use super::execute::identity;
 use super::outcome::Outcome;
 use super::report::redrive_span;
+use super::settle::{Death, Standing, Verdict, judge};
 use super::{Engine, Routed};
 use crate::error::{Reason, Rejection};
 use crate::message::Message;
-use crate::store::{Fault, REQUESTS, Requested, Store};
+use crate::store::{self, Fault, REQUESTS, Requested, Store};
 use crate::telemetry;
 
 /// How often requests are looked for.
@@ -32,9 +34,39 @@ const REST: Duration = Duration::from_secs(2);
 pub(crate) async fn redrive<S: Store>(engine: Arc<Engine<S>>) {
     let mut resting = HashMap::new();
     while !*engine.stopping.borrow() {
-        engine.redrive_all(&mut resting).await;
-        engine.rest(LOOK).await;
+        // One that is settled may have let the next one of its lane go.
+        if !engine.redrive_all(&mut resting).await {
+            engine.rest(LOOK).await;
+        }
     }
+}
+
+/// What became of a letter that was to be run.
+enum After {
+    /// It is settled.
+    Settled,
+    /// It is open, or somebody else's.
+    Left,
+    /// It is to be run again, not before this time is over.
+    Rests(Standing, Duration),
+}
+
+/// One that is to be run again.
+struct Rest {
+    until: Instant,
+    standing: Standing,
+}
+
+/// How long it is known how often one failed that nobody came for.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// Why a letter is open again.
+struct Again<'a> {
+    rejection: &'a Rejection,
+    /// Those that its job was entered for since it was requested.
+    attempts: u32,
+    /// It died for the first time, having waited for another.
+    copy_to: Option<&'a str>,
 }
 
 /// What follows from a run.
@@ -52,6 +84,7 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
     match outcome {
         Outcome::Done | Outcome::Discarded(_) => ("redriven", Next::Settled),
         Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => ("duplicate", Next::Settled),
+        Outcome::Parked | Outcome::Crowded => ("waits", Next::Later(REST)),
         Outcome::Snoozed(wait) => ("snoozed", Next::Later(wait.max(LOOK))),
         Outcome::Failed(failure) if failure.fault == Fault::Transient => {
             tracing::warn!(error = %failure.detail, "could not be run again yet");
@@ -66,54 +99,100 @@ fn follows(outcome: Outcome) -> (&'static str, Next) {
 }
 
 impl<S: Store> Engine<S> {
-    async fn redrive_all(&self, resting: &mut HashMap<i64, Instant>) {
+    /// Runs what is requested; whether one of them was settled.
+    async fn redrive_all(&self, resting: &mut HashMap<i64, Rest>) -> bool {
         let jobs: Vec<&str> = self.jobs.iter().map(|job| job.spec().name).collect();
         let topics: Vec<&str> = self.jobs.iter().map(|job| job.spec().topic).collect();
         let now = Instant::now();
-        resting.retain(|_, until| *until > now);
-        let mut after = 0;
+        resting.retain(|_, rest| now < rest.until + FORGET);
+        let (mut after, mut settled) = (0, false);
         loop {
             let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
                 Ok(requested) => requested,
-                Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
+                Err(error) => {
+                    tracing::debug!(%error, "whether dead letters are to be run again is not known");
+                    return false;
+                }
             };
             for letter in &requested {
                 if *self.stopping.borrow() {
-                    return;
+                    return false;
                 }
-                if !resting.contains_key(&letter.id)
-                    && let Some(wait) = self.redrive_one(letter).await
-                {
-                    resting.insert(letter.id, Instant::now() + wait);
+                let rest = resting.get(&letter.id);
+                if rest.is_some_and(|rest| rest.until > now) {
+                    continue;
+                }
+                let standing = rest.map(|rest| rest.standing).unwrap_or_default();
+                match self.redrive_one(letter, standing).await {
+                    After::Rests(standing, wait) => {
+                        resting.insert(letter.id, Rest { until: Instant::now() + wait, standing });
+                    }
+                    after => {
+                        resting.remove(&letter.id);
+                        settled |= matches!(after, After::Settled);
+                    }
                 }
             }
             match requested.last() {
                 Some(last) if requested.len() == REQUESTS => after = last.id,
-                _ => return,
+                _ => return settled,
             }
         }
     }
 
-    /// How long it is to rest, if it is still to be run.
-    async fn redrive_one(&self, letter: &Requested) -> Option<Duration> {
-        let Some(name) = &letter.job else { return self.route(letter.id).await };
-        let job = self.jobs.iter().find(|job| job.spec().name == name)?;
+    async fn redrive_one(&self, letter: &Requested, standing: Standing) -> After {
+        let rests = |wait| After::Rests(standing, wait);
+        let Some(name) = &letter.job else {
+            return self.route(letter.id).await.map_or(After::Left, rests);
+        };
+        let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
-        let (message, outcome) = match self.run_letter(job, letter.id, Whose::Its).instrument(span.clone()).await {
-            Ran::Gone => return None,
+        let run = self.run_letter(job, letter.id, Whose::Its, standing.failures);
+        let (message, outcome, is_first) = match run.instrument(span.clone()).await {
+            Ran::Gone => return After::Left,
             Ran::Unread(error) => {
                 tracing::warn!(letter = letter.id, %error, "could not be run again yet");
-                return Some(REST);
+                return rests(REST);
             }
-            Ran::To(message, outcome) => (message, outcome),
+            Ran::To { message, outcome, is_first } => (message, outcome, is_first),
+        };
+        let outcome = match span.in_scope(|| self.judge_first(job, outcome, standing, is_first)) {
+            Ok(outcome) => outcome,
+            Err(after) => return after,
         };
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
-            Next::Settled => None,
-            Next::Later(wait) => Some(wait),
+            Next::Settled => After::Settled,
+            Next::Later(wait) => rests(wait),
             Next::Open(rejection, entered) => {
-                self.open_again(letter.id, Some(job), &message, &rejection, entered).instrument(span).await;
-                None
+                let attempts = standing.failures + u32::from(entered);
+                let copied = is_first.then(|| self.copy_to(&message)).flatten();
+                let again = Again { rejection: &rejection, attempts, copy_to: copied };
+                self.open_again(letter.id, Some(job), &message, again).instrument(span).await;
+                After::Left
             }
+        }
+    }
+
+    /// One that waited behind another and has never been run is judged as any new message.
+    fn judge_first(
+        &self,
+        job: &Routed<S>,
+        outcome: Outcome,
+        standing: Standing,
+        is_first: bool,
+    ) -> Result<Outcome, After> {
+        if !is_first || !matches!(&outcome, Outcome::Failed(failure) if failure.fault == Fault::Lasting) {
+            return Ok(outcome);
+        }
+        match judge(&outcome, job.spec(), standing, rand::random()) {
+            Verdict::Again(standing, wait) => {
+                tracing::warn!(?outcome, ?wait, "the attempt failed; made again");
+                let name = job.spec().name;
+                metrics::counter!(telemetry::REDRIVES, "job" => name, "outcome" => "retry").increment(1);
+                Err(After::Rests(standing, wait))
+            }
+            Verdict::Bury(Death { rejection, .. }) | Verdict::Stop(rejection) => Ok(Outcome::Dead(rejection)),
+            Verdict::Settled => Ok(outcome),
         }
     }
 
@@ -135,22 +214,27 @@ impl<S: Store> Engine<S> {
     }
 
     /// Until it is written, unless the worker stops: then the letter is run again after the next start.
-    async fn open_again(
-        &self,
-        id: i64,
-        job: Option<&Routed<S>>,
-        message: &Message,
-        rejection: &Rejection,
-        entered: bool,
-    ) {
+    async fn open_again(&self, id: i64, job: Option<&Routed<S>>, message: &Message, again: Again<'_>) {
+        let Again { rejection, attempts, copy_to } = again;
         // Of a conflict the claim is another's.
-        let job = job.filter(|_| rejection.reason != Reason::Conflict);
-        let identity = job.and_then(|job| Some((job, identity(job, message)?)));
+        let claims = job.filter(|_| rejection.reason != Reason::Conflict);
+        let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
         while !*self.stopping.borrow() {
-            let claim = identity
-                .as_ref()
-                .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
-            match self.store.reopen(id, rejection, entered, claim).await {
+            let death = store::Death {
+                group: &self.group,
+                job: job.map(|job| job.spec().name),
+                message,
+                claim: identity
+                    .as_ref()
+                    .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message)),
+                reason: rejection.reason,
+                error: &rejection.detail,
+                attempts,
+                copy_to,
+                lane: None,
+            };
+            match self.store.reopen(id, &death).await {
+                Ok(_) if copy_to.is_some() => return self.bell.notify_one(),
                 Ok(_) => return,
                 Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),
             }

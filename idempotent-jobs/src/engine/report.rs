@@ -64,7 +64,8 @@ impl<S: Store> Engine<S> {
             Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => {
                 self.probe.reached(Point::Skipped, &message.coordinates);
             }
-            Outcome::Failed(_) | Outcome::Dead(_) | Outcome::Snoozed(_) => {}
+            Outcome::Parked => self.probe.reached(Point::Buried, &message.coordinates),
+            Outcome::Failed(_) | Outcome::Dead(_) | Outcome::Snoozed(_) | Outcome::Crowded => {}
         }
         verdict
     }
@@ -92,6 +93,8 @@ fn report(outcome: &Outcome, verdict: &Verdict) {
         Outcome::Done => tracing::debug!("done"),
         Outcome::Duplicate => tracing::debug!("a duplicate was skipped"),
         Outcome::DeadBefore => tracing::debug!("a message that is a dead letter was skipped"),
+        Outcome::Parked => tracing::debug!("waits behind a dead letter of its lane"),
+        Outcome::Crowded => tracing::debug!("waits, since its lane has no room"),
         Outcome::Discarded(why) => tracing::info!(why, "discarded by its handler: done without effect"),
         Outcome::Snoozed(wait) => tracing::debug!(?wait, "snoozed by its handler"),
         Outcome::Unverified => tracing::warn!(

@@ -41,11 +41,20 @@ pub(super) struct Death {
 /// How long transient trouble is waited for at most, so that work goes on soon after an outage.
 const LONGEST_STUMBLE: Duration = Duration::from_secs(5);
 
+/// How long a message whose lane is full waits before it looks again, and at most as long again.
+const CROWDED: Duration = Duration::from_secs(2);
+
 /// Decides what follows from `outcome`; `random` in 0..1 spreads the waits.
 pub(super) fn judge(outcome: &Outcome, spec: &Spec, standing: Standing, random: f64) -> Verdict {
     match outcome {
-        Outcome::Done | Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore | Outcome::Discarded(_) => {
-            Verdict::Settled
+        Outcome::Done
+        | Outcome::Duplicate
+        | Outcome::Unverified
+        | Outcome::DeadBefore
+        | Outcome::Parked
+        | Outcome::Discarded(_) => Verdict::Settled,
+        Outcome::Crowded => {
+            Verdict::Again(Standing { stumbles: 0, ..standing }, CROWDED + CROWDED.mul_f64(random.clamp(0.0, 1.0)))
         }
         Outcome::Snoozed(wait) => Verdict::Again(Standing { stumbles: 0, ..standing }, *wait),
         Outcome::Dead(rejection) => {

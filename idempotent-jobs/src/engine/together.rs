@@ -33,6 +33,8 @@ pub(super) enum Undone {
     Slow(Duration),
     /// The handler did what its neighbours would see.
     Disturbed(&'static str),
+    /// One of them is a dead letter, behind which others may have to wait.
+    Parked,
 }
 
 /// What a message is to the transaction.
@@ -134,6 +136,11 @@ async fn claim<S: Store>(
     if claimed.iter().any(|claimed| matches!(claimed, Claimed::Conflict { .. })) {
         engine.store.rollback(tx).await;
         return Err(Err(Undone::Failed("one of its keys was used with other content".to_owned())));
+    }
+    // Whoever is behind it here has claimed already, and may not run.
+    if spec.park.is_some() && claimed.contains(&Claimed::Dead) {
+        engine.store.rollback(tx).await;
+        return Err(Err(Undone::Parked));
     }
     Ok((tx, claimed))
 }

@@ -26,6 +26,7 @@ mod line;
 mod migrate;
 mod operate;
 mod outcome;
+mod parked;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod register;
@@ -44,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use crate::context::Handle;
 use crate::context::Isolation;
-use crate::error::{BoxError, Rejection};
+use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::message::Coordinates;
@@ -59,6 +60,7 @@ pub use self::letters::{
     Requested, Unkeyed, open_letters,
 };
 pub use self::operate::{Operate, SetAside, open_operate};
+pub use self::parked::{Held, ParkSql, ParkedLane, Parking};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
 pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
@@ -306,6 +308,29 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn bury(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
     /// [`bury`](Self::bury), on a connection apart from those of the workers, where they may be busy for long.
     fn bury_aside(&self, death: &Death<'_>) -> impl Future<Output = Result<Buried, StoreError>> + Send;
+    /// Writes a message whole as a letter that waits in its lane, if that one waits, and has room for one of `limit`; in a
+    /// transaction of its own, as [`bury`](Self::bury) does. Every error is transient.
+    fn park(
+        &self,
+        death: &Death<'_>,
+        lane: &[u8; 32],
+        limit: u32,
+    ) -> impl Future<Output = Result<Parking, StoreError>> + Send;
+    /// Job and lane of all lanes of a partition that wait.
+    fn parked(
+        &self,
+        group: &str,
+        at: &Coordinates,
+    ) -> impl Future<Output = Result<Vec<(String, Vec<u8>)>, StoreError>> + Send;
+    /// Whether a lane waits, for a transaction that would run ahead of it.
+    fn is_parked(
+        &self,
+        tx: &mut Self::Tx,
+        group: &str,
+        job: &str,
+        at: &Coordinates,
+        lane: &[u8; 32],
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// Dead letters of a partition that have no claim, from an offset on: their messages are known by nothing
     /// else when they come again.
     fn unkeyed(&self, group: &str, from: &Coordinates)
@@ -340,15 +365,9 @@ pub trait Store: Sized + Send + Sync + 'static {
         id: i64,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-    /// Opens a letter again whose message died again, in a transaction of its own, after its job was `entered` or not;
-    /// with its key claimed as dead, if it has one by now. Whether it was still requested.
-    fn reopen(
-        &self,
-        id: i64,
-        rejection: &Rejection,
-        entered: bool,
-        claim: Option<Claim<'_>>,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Opens a letter again whose message died again after so many attempts more, in a transaction of its own; with
+    /// its key claimed as dead, if it has one by now. Whether it was still requested.
+    fn reopen(&self, id: i64, death: &Death<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// When it had a connection: what waits for one has not begun.
     fn since(tx: &Self::Tx) -> Instant;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.

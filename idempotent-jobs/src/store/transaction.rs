@@ -13,11 +13,10 @@ use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
-    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Requested, Rolled, Store,
-    StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
+    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Parking, Requested,
+    Rolled, Store, StoreError, Terms, Unkeyed, claims, commit, fault, letters, parked, register,
 };
 use crate::context::Isolation;
-use crate::error::Rejection;
 use crate::message::Coordinates;
 
 /// How long a rollback may take before the connection is closed instead.
@@ -30,6 +29,9 @@ pub(super) const LEAST: Duration = Duration::from_secs(2);
 
 /// The terms of a transaction that is no job's.
 pub(super) const BESIDE: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
+
+/// Those of a message that is parked: whoever runs the head of its lane has that locked meanwhile, and it waits in memory.
+const PARKING: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(2) };
 
 const CLAIMING: &str = "claiming the key";
 
@@ -164,6 +166,44 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.bury_in(tx, death).await
     }
 
+    async fn park(&self, death: &Death<'_>, lane: &[u8; 32], limit: u32) -> Result<Parking, StoreError> {
+        let transient = |error: StoreError| StoreError { fault: Fault::Transient, ..error };
+        let mut tx = self.begin(PARKING).await.map_err(transient)?;
+        // An error drops the transaction and its connection.
+        let parking = parked::park::<DB>(tx.parts().0, death, lane, limit);
+        match within(BESIDE.timeout, parked::PARKING, parking).await.map_err(transient)? {
+            written @ (Parking::Parked | Parking::Already | Parking::Full { .. }) => {
+                self.end(tx, parked::PARKING).await.map(|()| written)
+            }
+            nothing => {
+                self.rollback(tx).await;
+                Ok(nothing)
+            }
+        }
+    }
+
+    async fn parked(&self, group: &str, at: &Coordinates) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let mut found = parked::lanes_of::<DB>(&mut lease.session.conn, group, at).await;
+        if lease.kept && found.as_ref().is_err_and(died::<DB>) {
+            lease = self.slots.renew(lease).await?;
+            found = parked::lanes_of::<DB>(&mut lease.session.conn, group, at).await;
+        }
+        found.inspect(|_| lease.give_back())
+    }
+
+    async fn is_parked(
+        &self,
+        tx: &mut Tx<DB>,
+        group: &str,
+        job: &str,
+        at: &Coordinates,
+        lane: &[u8; 32],
+    ) -> Result<bool, StoreError> {
+        let held = DB::hold_lane(tx.parts().0, group, job, at, lane).await;
+        held.map(|held| held.is_some()).map_err(|error| StoreError::driver::<DB>(parked::PARKING, error))
+    }
+
     async fn unkeyed(&self, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, StoreError> {
         let mut lease = self.slots.acquire().await?;
         let mut found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
@@ -208,15 +248,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         within(BESIDE.timeout, letters::TAKING, letters::redriven::<DB>(tx.parts().0, id, detail)).await
     }
 
-    async fn reopen(
-        &self,
-        id: i64,
-        rejection: &Rejection,
-        entered: bool,
-        claim: Option<Claim<'_>>,
-    ) -> Result<bool, StoreError> {
+    async fn reopen(&self, id: i64, death: &Death<'_>) -> Result<bool, StoreError> {
         let mut tx = self.begin_aside(BESIDE).await?;
-        let reopening = letters::reopen::<DB>(tx.parts().0, id, rejection, entered, claim.as_ref());
+        let reopening = letters::reopen::<DB>(tx.parts().0, id, death);
         let reopened = within(BESIDE.timeout, letters::REOPENING, reopening).await?;
         self.end(tx, letters::REOPENING).await.map(|()| reopened)
     }

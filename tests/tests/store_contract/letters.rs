@@ -8,7 +8,7 @@ use idempotent_jobs::{Coordinates, Headers, Reason};
 use super::{BUDGET, Bed, Message, TERMS, assert_stored, effect, found, fresh, message};
 
 /// What can be in a message: no text, repeated and null headers, a NUL.
-fn odd(at: &Coordinates) -> idempotent_jobs::Message {
+pub fn odd(at: &Coordinates) -> idempotent_jobs::Message {
     let header = |name: &str, value: Option<&[u8]>| (name.to_owned(), value.map(<[u8]>::to_vec));
     idempotent_jobs::Message {
         coordinates: at.clone(),
@@ -24,7 +24,7 @@ fn odd(at: &Coordinates) -> idempotent_jobs::Message {
     }
 }
 
-fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: Reason) -> Death<'a> {
+pub fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: Reason) -> Death<'a> {
     Death {
         group: "billing",
         job: Some(seen.job),
@@ -34,6 +34,7 @@ fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: R
         error: "the handler says no\0: because",
         attempts: 3,
         copy_to: None,
+        lane: None,
     }
 }
 
@@ -209,8 +210,8 @@ pub async fn a_letter_that_gains_a_key_is_found_by_it<B: Bed>(bed: &B) {
     let operator = open_letters(bed.url()).await.expect("opens");
     let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
     assert!(asked.expect("asks"));
-    let rejection = idempotent_jobs::__private::store::Rejection::new(Reason::Tombstone, "nothing is in it");
-    assert!(store.reopen(letter.id, &rejection, false, Some(seen.claim())).await.expect("opens"));
+    let keyed = Death { attempts: 0, ..death(&seen, &unread, Reason::Tombstone) };
+    assert!(store.reopen(letter.id, &keyed).await.expect("opens"));
     let again = letters(bed).await.remove(0);
     assert_eq!(
         (again.key.as_deref(), again.attempts),
@@ -245,9 +246,10 @@ pub async fn one_that_dies_again_is_the_same_letter<B: Bed>(bed: &B) {
     let seen = message("[1]", 5);
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
-    let rejection = idempotent_jobs::__private::store::Rejection::new(Reason::Terminal, "no such account");
-    assert!(store.reopen(letter.id, &rejection, true, Some(seen.claim())).await.expect("opens"));
-    assert!(!store.reopen(letter.id, &rejection, true, None).await.expect("looks"), "it is open already");
+    let message = odd(&seen.at);
+    let dies = Death { attempts: 1, error: "no such account", ..death(&seen, &message, Reason::Terminal) };
+    assert!(store.reopen(letter.id, &dies).await.expect("opens"));
+    assert!(!store.reopen(letter.id, &dies).await.expect("looks"), "it is open already");
     let again = letters(bed).await.remove(0);
     assert_eq!((again.id, again.state, &*again.reason), (letter.id, LetterState::Open, "terminal"));
     assert_eq!((again.attempts, &*again.error), (4, "no such account"));

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
 pub mod enqueue;
+pub mod lanes;
 mod letters;
+mod parked;
 pub mod pooling;
 pub mod proxy;
 mod shared;
@@ -22,6 +24,7 @@ use idempotent_jobs::Coordinates;
 
 pub use self::enqueue::*;
 pub use self::letters::*;
+pub use self::parked::*;
 pub use self::shared::*;
 
 pub const BUDGET: Duration = Duration::from_secs(10);
@@ -725,6 +728,10 @@ macro_rules! contract {
             what_is_seen_is_committed
             what_disturbs_the_next_job_is_named
             dlt_02_a_dead_letter_and_its_claim_are_stored_together
+            ret_01_whatever_is_decided_a_lane_is_let_go_in_order
+            ret_01_a_letter_that_was_decided_on_parks_nothing_when_it_comes_again
+            ret_01_what_has_no_dedup_key_is_parked_too
+            con_20_a_lane_takes_in_so_many_and_says_since_when_it_is_full
             dlt_02_what_is_dead_is_known_by_every_claim
             dlt_02_what_has_no_key_is_one_letter_for_each_message
             ded_02_a_conflicts_dead_letter_leaves_the_good_claim_alone

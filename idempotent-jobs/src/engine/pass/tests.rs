@@ -32,6 +32,7 @@ proptest! {
         lanes in prop::collection::vec(0..3u64, 1..14),
         settled_before in any::<u16>(),
         fails in any::<u16>(),
+        alone in any::<u16>(),
         limit in 1..6usize,
     ) {
         let now = Instant::now();
@@ -43,9 +44,10 @@ proptest! {
         }
         let (mut from, mut last) = (0, HashMap::new());
         loop {
-            let chunk = choose(0, limit, &tasks, &mut from, |task| task.progress.is_due(0, now));
+            let chunk = choose(0, limit, &tasks, &mut from, |task| task.progress.is_due(0, now), |task| bit(alone, task));
             if chunk.is_empty() && from == tasks.len() { break }
             prop_assert!(chunk.len() <= limit);
+            prop_assert!(chunk.len() <= 1 || !chunk.iter().any(|at| bit(alone, &tasks[*at])));
             for at in &chunk {
                 let open = (0..*at).filter(|before| tasks[*before].is_beside(&tasks[*at]) && tasks[*before].progress.is_open(0));
                 prop_assert!(open.into_iter().all(|before| chunk.contains(&before)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::run::{Ran, Whose};
-use super::{Engine, Next, REST, Routed};
+use super::{Again, Engine, Next, REST, Routed};
 use crate::context::Isolation;
 use crate::engine::execute::identity;
 use crate::engine::outcome::Outcome;
@@ -28,7 +28,8 @@ impl<S: Store> Engine<S> {
         };
         let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
         let Some(jobs @ [_, ..]) = jobs else {
-            self.open_again(id, None, &message, &unknown_event(&message), false).await;
+            let again = Again { rejection: &unknown_event(&message), attempts: 0, copy_to: None };
+            self.open_again(id, None, &message, again).await;
             return None;
         };
         for job in jobs {
@@ -46,13 +47,13 @@ impl<S: Store> Engine<S> {
     }
 
     async fn route_to(&self, job: &Routed<S>, id: i64) -> Option<Duration> {
-        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys).await {
+        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys, 0).await {
             Ran::Gone => return Some(REST),
             Ran::Unread(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");
                 return Some(REST);
             }
-            Ran::To(message, outcome) => (message, outcome),
+            Ran::To { message, outcome, .. } => (message, outcome),
         };
         match self.tell_redrive(job.spec().name, outcome) {
             Next::Settled => None,
@@ -80,6 +81,8 @@ impl<S: Store> Engine<S> {
                 error: &rejection.detail,
                 attempts: u32::from(entered),
                 copy_to: self.copy_to(message),
+                // What came later went on long since.
+                lane: None,
             };
             match self.store.bury_aside(&death).await {
                 // Its key became another message's meanwhile; a conflict claims nothing, so this is not said twice.

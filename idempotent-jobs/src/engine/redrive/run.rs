@@ -30,7 +30,12 @@ pub(super) enum Ran {
     /// It could not be read.
     Unread(StoreError),
     /// It was run, or found done.
-    To(Arc<Message>, Outcome),
+    To {
+        message: Arc<Message>,
+        outcome: Outcome,
+        /// It waited behind another, and was never run before.
+        is_first: bool,
+    },
 }
 
 /// A letter is not settled by what may be another message.
@@ -47,8 +52,8 @@ struct Run<'a, S: Store> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Takes a letter, and runs its message once: claim, mark, handler, commit.
-    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose) -> Ran {
+    /// Takes a letter, and runs its message once: claim, mark, handler, commit. `failed`: attempts since it was requested.
+    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose, failed: u32) -> Ran {
         let mut tx = match self.store.begin_aside(terms(job.spec())).await {
             Ok(tx) => tx,
             Err(error) => return Ran::Unread(error),
@@ -62,15 +67,35 @@ impl<S: Store> Engine<S> {
             }
             Err(error) => return Ran::Unread(error),
         };
+        let is_first = letter.reason == Reason::Parked.as_str();
         let message = Arc::new(letter.message);
-        let outcome = match prepare(job, &message) {
-            Ok(prepared) => run.run(tx, &message, prepared, letter.attempts + 1).await,
-            Err(rejection) => {
+        let outcome = match self.prepare_letter(&mut tx, job, &message, whose).await {
+            Ok(prepared) => run.run(tx, &message, prepared, letter.attempts + failed + 1).await,
+            Err(outcome) => {
                 self.store.rollback(tx).await;
-                Outcome::Dead(rejection)
+                outcome
             }
         };
-        Ran::To(message, outcome)
+        Ran::To { message, outcome, is_first }
+    }
+
+    /// Reads it. One that no job took has no place in a lane; it does not run ahead of those that wait there.
+    async fn prepare_letter(
+        &self,
+        tx: &mut S::Tx,
+        job: &Routed<S>,
+        message: &Message,
+        whose: Whose,
+    ) -> Result<Prepared, Outcome> {
+        let spec = job.spec();
+        if let Some(lane) = spec.park.filter(|_| whose == Whose::Nobodys).and_then(|_| spec.lane(message)) {
+            match self.store.is_parked(tx, &self.group, spec.name, &message.coordinates, &lane).await {
+                Ok(false) => {}
+                Ok(true) => return Err(Outcome::Crowded),
+                Err(error) => return Err(Failure::transient(error.to_string()).into()),
+            }
+        }
+        prepare(job, message).map_err(Outcome::Dead)
     }
 }
 

@@ -18,6 +18,7 @@ fn spec(retries: u32) -> Spec {
         ordering: Ordering::default(),
         grouping: Grouping::default(),
         fates: Fates::default(),
+        park: None,
     }
 }
 

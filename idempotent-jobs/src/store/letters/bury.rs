@@ -8,6 +8,7 @@ use crate::error::Reason;
 use crate::store::StoreError;
 use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
+use crate::store::parked;
 
 pub(in crate::store) const BURYING: &str = "writing a dead letter";
 
@@ -20,6 +21,10 @@ pub(in crate::store) async fn bury<DB: Dialect>(
     death: &Death<'_>,
 ) -> Result<Buried, StoreError> {
     let failed = |error: Error| StoreError::driver::<DB>(BURYING, error);
+    let lane = match &death.lane {
+        Some(lane) => Some(parked::open::<DB>(conn, death, lane).await?),
+        None => None,
+    };
     if let Some(claim) = &death.claim
         && death.reason != Reason::Conflict
         && !DB::insert_dead(conn, claim).await.map_err(failed)?
@@ -34,5 +39,9 @@ pub(in crate::store) async fn bury<DB: Dialect>(
         // One that waits there already is the same: it is of these coordinates.
         DB::enqueue(conn, &[copy(death, topic)], &[]).await.map_err(failed)?;
     }
-    Ok(if written { Buried::Written } else { Buried::Already })
+    let buried = if written { Buried::Written } else { Buried::Already };
+    if let Some(lane) = lane {
+        parked::opened::<DB>(conn, death, &lane, &buried).await?;
+    }
+    Ok(buried)
 }

@@ -82,6 +82,7 @@ mod tests {
             error: "no\0payload",
             attempts: 0,
             copy_to: None,
+            lane: None,
         };
         copy(&death, "orders.dead")
     }

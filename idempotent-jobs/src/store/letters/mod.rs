@@ -19,7 +19,7 @@ use sqlx::{Database, Error};
 
 use super::outcome::Stored;
 use super::{Claim, Claimed};
-use crate::error::{Reason, Rejection};
+use crate::error::Reason;
 use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
@@ -45,6 +45,8 @@ pub struct Death<'a> {
     pub attempts: u32,
     /// The topic that a copy of it goes to.
     pub copy_to: Option<&'a str>,
+    /// Its lane, if the later messages of that are to wait behind it.
+    pub lane: Option<[u8; 32]>,
 }
 
 /// What became of a message that was given up.
@@ -69,6 +71,8 @@ pub enum LetterState {
     Redriven,
     /// It was set aside for good.
     Skipped,
+    /// It waits behind another one of its lane, and is run when its turn comes.
+    Parked,
 }
 
 impl LetterState {
@@ -79,6 +83,7 @@ impl LetterState {
             Self::Requested => "requested",
             Self::Redriven => "redriven",
             Self::Skipped => "skipped",
+            Self::Parked => "parked",
         }
     }
 }
@@ -93,10 +98,12 @@ impl FromStr for LetterState {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        [Self::Open, Self::Requested, Self::Redriven, Self::Skipped]
+        [Self::Open, Self::Requested, Self::Redriven, Self::Skipped, Self::Parked]
             .into_iter()
             .find(|state| state.as_str() == word)
-            .ok_or_else(|| format!("`{word}` is no state of a dead letter: it is open, requested, redriven or skipped"))
+            .ok_or_else(|| {
+                format!("`{word}` is no state of a dead letter: it is open, requested, redriven, skipped or parked")
+            })
     }
 }
 
@@ -235,14 +242,8 @@ pub trait LetterSql: Database {
         by: Option<&str>,
         detail: Option<&str>,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// One that was run again died again: writes why, and whether its job was entered, beside
-    /// [`change_letter`](Self::change_letter).
-    fn died(
-        conn: &mut Self::Connection,
-        id: i64,
-        rejection: &Rejection,
-        entered: bool,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// One that was run again died again, after so many attempts more: writes why, beside [`change_letter`](Self::change_letter).
+    fn died(conn: &mut Self::Connection, id: i64, death: &Death<'_>) -> impl Future<Output = Result<(), Error>> + Send;
     /// One that had no key has this one by now, unless another letter of that content is there.
     fn key_letter(
         conn: &mut Self::Connection,

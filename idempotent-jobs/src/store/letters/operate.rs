@@ -11,7 +11,7 @@ use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
 use crate::store::slots::{ANSWER, Lease, within};
 use crate::store::transaction::BESIDE;
-use crate::store::{Claim, Claimed, SqlStore, Store, StoreError, unknown_database};
+use crate::store::{Claim, Claimed, ParkedLane, SqlStore, Store, StoreError, parked, unknown_database};
 
 /// What would become of a dead letter if it were run again now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +26,11 @@ pub enum Foreseen {
     Duplicate,
     /// Its key belongs to another message: it would be open again.
     Conflict,
+    /// It waits behind another letter of its lane, and is run when that is redriven or skipped, and its turn comes.
+    Waits {
+        /// The letter to decide on.
+        behind: i64,
+    },
 }
 
 /// The port of those who decide on dead letters.
@@ -39,6 +44,8 @@ pub trait LetterStore: Send + Sync + 'static {
     async fn change(&self, id: i64, from: &[LetterState], to: LetterState, by: &str) -> Result<bool, StoreError>;
     /// What would become of one. Nothing is written.
     async fn foresee(&self, letter: &DeadLetter) -> Result<Foreseen, StoreError>;
+    /// The lanes that wait, the oldest first.
+    async fn parked(&self) -> Result<Vec<ParkedLane>, StoreError>;
 }
 
 const READING: &str = "reading dead letters";
@@ -60,15 +67,25 @@ impl<DB: Dialect> LetterStore for SqlStore<DB> {
 
     async fn change(&self, id: i64, from: &[LetterState], to: LetterState, by: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin(BESIDE).await?;
-        let changing = async {
-            let changed = DB::change_letter(tx.parts().0, id, from, to, Some(by), None).await;
-            changed.map_err(|error| StoreError::driver::<DB>(CHANGING, error))
-        };
+        let changing = parked::change::<DB>(tx.parts().0, id, from, to, by);
         let changed = within(ANSWER, CHANGING, changing).await?;
         self.end(tx, CHANGING).await.map(|()| changed)
     }
 
+    async fn parked(&self) -> Result<Vec<ParkedLane>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let found = DB::lanes(&mut lease.session.conn);
+        read::<DB, _>(found).await.inspect(|_| lease.give_back())
+    }
+
     async fn foresee(&self, letter: &DeadLetter) -> Result<Foreseen, StoreError> {
+        if letter.state == LetterState::Parked {
+            let mut lease = self.slots.acquire().await?;
+            let head = read::<DB, _>(DB::head_of(&mut lease.session.conn, letter.id)).await?;
+            lease.give_back();
+            // Otherwise its lane was let go just now, and it runs.
+            return Ok(head.map_or(Foreseen::Runs, |behind| Foreseen::Waits { behind }));
+        }
         let (Some(job), Some(key), Some(fingerprint), Some(scheme)) =
             (&letter.job, &letter.key, letter.fingerprint.as_deref().and_then(Fingerprint::from_bytes), &letter.scheme)
         else {

@@ -2,11 +2,12 @@
 
 use sqlx::{Database, Error};
 
-use super::{DeadLetter, LetterState, Requested, Unkeyed};
-use crate::error::Rejection;
+use super::copy::copy;
+use super::{DeadLetter, Death, LetterState, Requested, Unkeyed};
 use crate::message::Coordinates;
 use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
+use crate::store::parked;
 use crate::store::slots::{ANSWER, within};
 use crate::store::{Claim, Claimed, StoreError};
 
@@ -43,24 +44,31 @@ pub(in crate::store) async fn unkeyed<DB: Dialect>(
     within(ANSWER, DOING, found).await
 }
 
-/// Locks one of them.
+/// Locks one of them, and its lane.
 pub(in crate::store) async fn take<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
 ) -> Result<Option<DeadLetter>, StoreError> {
+    if !parked::take::<DB>(conn, id).await? {
+        return Ok(None);
+    }
     DB::take(conn, id).await.map_err(|error| StoreError::driver::<DB>(TAKING, error))
 }
 
-/// Marks the one that was locked.
+/// Marks the one that was locked, and lets the next one of its lane go.
 pub(in crate::store) async fn redriven<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
     detail: Option<&str>,
 ) -> Result<(), StoreError> {
     let changed = DB::change_letter(conn, id, &[LetterState::Requested], LetterState::Redriven, None, detail);
-    match changed.await.map_err(|error| StoreError::driver::<DB>(TAKING, error))? {
-        true => Ok(()),
-        false => Err(StoreError::transient(TAKING, "it is no longer requested")),
+    let failed = |error: Error| StoreError::driver::<DB>(TAKING, error);
+    if !changed.await.map_err(failed)? {
+        return Err(StoreError::transient(TAKING, "it is no longer requested"));
+    }
+    match DB::hold_lane_of(conn, id).await.map_err(failed)? {
+        Some(lane) => parked::left::<DB>(conn, lane, id).await,
+        None => Ok(()),
     }
 }
 
@@ -97,20 +105,21 @@ pub(in crate::store) async fn supersede<DB: Dialect>(
 pub(in crate::store) async fn reopen<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
-    rejection: &Rejection,
-    entered: bool,
-    claim: Option<&Claim<'_>>,
+    death: &Death<'_>,
 ) -> Result<bool, StoreError> {
     let failed = |error: Error| StoreError::driver::<DB>(REOPENING, error);
-    let (from, detail) = ([LetterState::Requested], format!("{}: {}", rejection.reason, rejection.detail));
+    let (from, detail) = ([LetterState::Requested], format!("{}: {}", death.reason, death.error));
     if !DB::change_letter(conn, id, &from, LetterState::Open, None, Some(&detail)).await.map_err(failed)? {
         return Ok(false);
     }
-    DB::died(conn, id, rejection, entered).await.map_err(failed)?;
-    if let Some(claim) = claim
+    DB::died(conn, id, death).await.map_err(failed)?;
+    if let Some(claim) = &death.claim
         && DB::insert_dead(conn, claim).await.map_err(failed)?
     {
         DB::key_letter(conn, id, claim).await.map_err(failed)?;
+    }
+    if let Some(topic) = death.copy_to {
+        DB::enqueue(conn, &[copy(death, topic)], &[]).await.map_err(failed)?;
     }
     Ok(true)
 }

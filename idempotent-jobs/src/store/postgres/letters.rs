@@ -4,7 +4,6 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Error, PgConnection, Postgres, Row};
 
 use super::claim::stored;
-use crate::error::Rejection;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
@@ -28,7 +27,8 @@ macro_rules! write {
              ON CONFLICT ",
             $target,
             " DO UPDATE SET state = 'open', reason = EXCLUDED.reason, error = EXCLUDED.error, \
-             attempts = EXCLUDED.attempts, changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
+             attempts = EXCLUDED.attempts, lane = NULL, place = NULL, \
+             changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
              RETURNING d.id, d.died_at < d.changed_at AS again), \
              h AS (INSERT INTO idempotent_jobs.dead_letter_history (letter, state, detail) \
              SELECT id, 'open', $16 || ': ' || $17 FROM w WHERE again) \
@@ -202,14 +202,14 @@ impl LetterSql for Postgres {
         Ok(changed == 1)
     }
 
-    async fn died(conn: &mut PgConnection, id: i64, rejection: &Rejection, entered: bool) -> Result<(), Error> {
+    async fn died(conn: &mut PgConnection, id: i64, death: &Death<'_>) -> Result<(), Error> {
         sqlx::query(
             "UPDATE idempotent_jobs.dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(rejection.reason.as_str())
-        .bind(cleaned(&rejection.detail))
-        .bind(i32::from(entered))
+        .bind(death.reason.as_str())
+        .bind(cleaned(death.error))
+        .bind(i32::try_from(death.attempts).unwrap_or(i32::MAX))
         .execute(conn)
         .await
         .map(drop)

@@ -10,6 +10,7 @@ mod letters;
 mod migrate;
 mod open;
 mod operate;
+mod parked;
 mod register;
 mod relay;
 mod session;

@@ -4,7 +4,6 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Error, Row, Sqlite, SqliteConnection};
 
 use super::claim::{BindClaim, look};
-use crate::error::Rejection;
 use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
@@ -47,7 +46,8 @@ impl LetterSql for Sqlite {
              \"timestamp\", key, long_key, fingerprint, scheme, reason, error, attempts) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
              ON CONFLICT {target} DO UPDATE SET state = 'open', reason = excluded.reason, error = excluded.error, \
-             attempts = excluded.attempts, changed_at = {NOW}, changed_by = NULL WHERE d.state = 'redriven' \
+             attempts = excluded.attempts, lane = NULL, place = NULL, changed_at = {NOW}, changed_by = NULL \
+             WHERE d.state = 'redriven' \
              RETURNING id, changed_at > died_at"
         );
         let Death { message, claim, .. } = death;
@@ -175,14 +175,14 @@ impl LetterSql for Sqlite {
         Ok(changed.rows_affected() == 1)
     }
 
-    async fn died(conn: &mut SqliteConnection, id: i64, rejection: &Rejection, entered: bool) -> Result<(), Error> {
+    async fn died(conn: &mut SqliteConnection, id: i64, death: &Death<'_>) -> Result<(), Error> {
         sqlx::query(
             "UPDATE main.idempotent_jobs_dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(rejection.reason.as_str())
-        .bind(cleaned(&rejection.detail))
-        .bind(i32::from(entered))
+        .bind(death.reason.as_str())
+        .bind(cleaned(death.error))
+        .bind(i32::try_from(death.attempts).unwrap_or(i32::MAX))
         .execute(conn)
         .await
         .map(drop)

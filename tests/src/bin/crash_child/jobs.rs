@@ -125,5 +125,7 @@ job!(crash_sqlite, "crash", SqliteTx, effect_sqlite,);
 job!(crash_postgres, "crash", PgTx, effect_pg,);
 job!(flow_sqlite, "flow", SqliteTx, effect_sqlite,);
 job!(flow_postgres, "flow", PgTx, effect_pg,);
+job!(parking_sqlite, "parking", SqliteTx, effect_sqlite, on_exhausted = park);
+job!(parking_postgres, "parking", PgTx, effect_pg, on_exhausted = park);
 job!(shared_postgres, "crash", PgTx, effect_pg, shared_tx = 200);
 job!(shared_sqlite, "crash", SqliteTx, effect_sqlite, shared_tx = 200);

@@ -1,0 +1,211 @@
+//! The `parked` table. Who has a transaction holds the write lock, and with it every lane.
+
+use std::time::SystemTime;
+
+use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
+
+use crate::message::Coordinates;
+use crate::store::letters::{Death, digest, instant};
+use crate::store::parked::{Held, ParkSql, ParkedLane};
+
+const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+
+type Row = (String, String, String, i32, i64, Option<Vec<u8>>, i64, i64, Option<i64>);
+
+impl ParkSql for Sqlite {
+    async fn make_lane(conn: &mut SqliteConnection, death: &Death<'_>, lane: &[u8; 32]) -> Result<Option<i64>, Error> {
+        let at = &death.message.coordinates;
+        sqlx::query_scalar(
+            "INSERT INTO main.idempotent_jobs_parked (\"group\", topic, \"partition\", job, lane) \
+             VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (\"group\", topic, \"partition\", job, lane) DO NOTHING RETURNING id",
+        )
+        .bind(death.group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .bind(death.job)
+        .bind(&lane[..])
+        .fetch_optional(conn)
+        .await
+    }
+
+    async fn hold_lane(
+        conn: &mut SqliteConnection,
+        group: &str,
+        job: &str,
+        at: &Coordinates,
+        lane: &[u8; 32],
+    ) -> Result<Option<Held>, Error> {
+        let row = sqlx::query_as(
+            "SELECT id, head, waiting FROM main.idempotent_jobs_parked \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND job = $4 AND lane = $5",
+        )
+        .bind(group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .bind(job)
+        .bind(&lane[..])
+        .fetch_optional(conn)
+        .await?;
+        Ok(row.map(held))
+    }
+
+    async fn hold_lane_of(conn: &mut SqliteConnection, letter: i64) -> Result<Option<Held>, Error> {
+        let row = sqlx::query_as(
+            "SELECT id, head, waiting FROM main.idempotent_jobs_parked \
+             WHERE id = (SELECT lane FROM main.idempotent_jobs_dead_letters WHERE id = $1)",
+        )
+        .bind(letter)
+        .fetch_optional(conn)
+        .await?;
+        Ok(row.map(held))
+    }
+
+    // Nobody else can have it.
+    async fn try_lane_of(conn: &mut SqliteConnection, letter: i64) -> Result<Option<Held>, Error> {
+        Self::hold_lane_of(conn, letter).await
+    }
+
+    async fn letter_of(conn: &mut SqliteConnection, death: &Death<'_>) -> Result<i64, Error> {
+        if let Some(claim) = &death.claim {
+            return sqlx::query_scalar(
+                "SELECT id FROM main.idempotent_jobs_dead_letters WHERE job = $1 AND key = $2 AND fingerprint = $3",
+            )
+            .bind(claim.job)
+            .bind(claim.key.stored().into_owned())
+            .bind(&claim.fingerprint.0[..])
+            .fetch_one(conn)
+            .await;
+        }
+        let at = &death.message.coordinates;
+        sqlx::query_scalar(
+            "SELECT id FROM main.idempotent_jobs_dead_letters WHERE key IS NULL AND \"group\" = $1 AND topic = $2 \
+             AND \"partition\" = $3 AND \"offset\" = $4 AND digest = $5 AND COALESCE(job, '') = COALESCE($6, '')",
+        )
+        .bind(death.group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .bind(at.offset)
+        .bind(digest(death.message).to_vec())
+        .bind(death.job)
+        .fetch_one(conn)
+        .await
+    }
+
+    // No statement writes two tables here.
+    async fn lead(conn: &mut SqliteConnection, lane: i64, letter: i64) -> Result<(), Error> {
+        sqlx::query("UPDATE main.idempotent_jobs_parked SET head = $2, last = 1 WHERE id = $1")
+            .bind(lane)
+            .bind(letter)
+            .execute(&mut *conn)
+            .await?;
+        sqlx::query("UPDATE main.idempotent_jobs_dead_letters SET lane = $1, place = 1 WHERE id = $2")
+            .bind(lane)
+            .bind(letter)
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn enqueue_letter(conn: &mut SqliteConnection, lane: i64, letter: i64) -> Result<(), Error> {
+        sqlx::query("UPDATE main.idempotent_jobs_parked SET last = last + 1, waiting = waiting + 1 WHERE id = $1")
+            .bind(lane)
+            .execute(&mut *conn)
+            .await?;
+        sqlx::query(
+            "UPDATE main.idempotent_jobs_dead_letters SET lane = $1, state = 'parked', \
+             place = (SELECT last FROM main.idempotent_jobs_parked WHERE id = $1) WHERE id = $2",
+        )
+        .bind(lane)
+        .bind(letter)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn fill(conn: &mut SqliteConnection, lane: i64) -> Result<(), Error> {
+        let sql =
+            format!("UPDATE main.idempotent_jobs_parked SET full_since = {NOW} WHERE id = $1 AND full_since IS NULL");
+        sqlx::query(AssertSqlSafe(sql)).bind(lane).execute(conn).await.map(drop)
+    }
+
+    async fn first_parked(conn: &mut SqliteConnection, lane: i64) -> Result<Option<i64>, Error> {
+        sqlx::query_scalar(
+            "SELECT id FROM main.idempotent_jobs_dead_letters WHERE lane = $1 AND state = 'parked' \
+             ORDER BY place LIMIT 1",
+        )
+        .bind(lane)
+        .fetch_optional(conn)
+        .await
+    }
+
+    async fn shorten(conn: &mut SqliteConnection, lane: i64, head: i64) -> Result<(), Error> {
+        sqlx::query(
+            "UPDATE main.idempotent_jobs_parked SET head = $2, waiting = waiting - 1, full_since = NULL WHERE id = $1",
+        )
+        .bind(lane)
+        .bind(head)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn drop_lane(conn: &mut SqliteConnection, lane: i64) -> Result<(), Error> {
+        sqlx::query("DELETE FROM main.idempotent_jobs_parked WHERE id = $1").bind(lane).execute(conn).await.map(drop)
+    }
+
+    async fn part(conn: &mut SqliteConnection, letter: i64) -> Result<(), Error> {
+        sqlx::query("UPDATE main.idempotent_jobs_dead_letters SET lane = NULL, place = NULL WHERE id = $1")
+            .bind(letter)
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn lanes_of(
+        conn: &mut SqliteConnection,
+        group: &str,
+        at: &Coordinates,
+    ) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        sqlx::query_as(
+            "SELECT job, lane FROM main.idempotent_jobs_parked \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3",
+        )
+        .bind(group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .fetch_all(conn)
+        .await
+    }
+
+    async fn lanes(conn: &mut SqliteConnection) -> Result<Vec<ParkedLane>, Error> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT p.job, p.\"group\", p.topic, p.\"partition\", p.head, d.message_key, p.waiting, \
+             CAST(strftime('%s', p.since) AS INTEGER) * 1000, CAST(strftime('%s', p.full_since) AS INTEGER) * 1000 \
+             FROM main.idempotent_jobs_parked p JOIN main.idempotent_jobs_dead_letters d ON d.id = p.head ORDER BY p.id",
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(rows.into_iter().map(lane).collect())
+    }
+
+    async fn head_of(conn: &mut SqliteConnection, letter: i64) -> Result<Option<i64>, Error> {
+        sqlx::query_scalar(
+            "SELECT p.head FROM main.idempotent_jobs_parked p \
+             JOIN main.idempotent_jobs_dead_letters d ON d.lane = p.id WHERE d.id = $1 AND d.state = 'parked'",
+        )
+        .bind(letter)
+        .fetch_optional(conn)
+        .await
+    }
+}
+
+fn held((id, head, waiting): (i64, i64, i64)) -> Held {
+    Held { id, head, waiting }
+}
+
+fn lane((job, group, topic, partition, head, key, waiting, since, full_since): Row) -> ParkedLane {
+    let waiting = u32::try_from(waiting).unwrap_or(0);
+    let (since, full_since): (SystemTime, _) = (instant(since), full_since.map(instant));
+    ParkedLane { job, group, topic, partition, head, key, waiting, since, full_since }
+}
