@@ -183,6 +183,8 @@ pub enum Reason {
     Exhausted,
     /// The handler ended the transaction it was lent.
     TransactionEndedByHandler,
+    /// The process died whenever it ran, with nothing beside it.
+    KilledProcess,
 }
 
 impl Reason {
@@ -199,6 +201,7 @@ impl Reason {
             Self::Terminal => "terminal",
             Self::Exhausted => "exhausted",
             Self::TransactionEndedByHandler => "transaction_ended_by_handler",
+            Self::KilledProcess => "killed_process",
         }
     }
 }

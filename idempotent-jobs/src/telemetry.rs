@@ -7,6 +7,7 @@
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
 //! | `idempotent_jobs_dead_letters_total` | counter | `job`, `topic`, `reason` | dead letters that were written; `job` is `-` where no job takes the event |
 //! | `idempotent_jobs_dead_letter_failures_total` | counter | `job`, `topic` | dead letters that could not be written: their messages wait |
+//! | `idempotent_jobs_dead_owners_total` | counter | `topic` | partitions that were assigned after their last owner died |
 //! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `transient`, `snoozed` |
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
@@ -43,6 +44,8 @@ pub const OFFSET_COMMITS: &str = "idempotent_jobs_offset_commits_total";
 pub const DEAD_LETTERS: &str = "idempotent_jobs_dead_letters_total";
 /// Dead letters that could not be written, by `job` and `topic`.
 pub const UNBURIED: &str = "idempotent_jobs_dead_letter_failures_total";
+/// Partitions that were assigned after their last owner died, by `topic`.
+pub const DEAD_OWNERS: &str = "idempotent_jobs_dead_owners_total";
 /// Dead letters that were run again, by `job` and `outcome`.
 pub const REDRIVES: &str = "idempotent_jobs_redrives_total";
 /// Transactions of several messages that were undone, by `job` and `topic`.

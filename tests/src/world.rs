@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::broker::{Broker, Wire};
 use crate::child::{self, Child};
 use crate::database::{Database, Kind, fresh};
+use crate::PATIENCE;
 use crate::events::{Events, Seen, Source};
 
 /// A topic of the jobs under test, and its partitions.
@@ -209,6 +210,25 @@ impl World {
                 seen.describe()
             );
         }
+    }
+
+    /// Waits until every message sent so far has its offset committed, or the child has ended by itself: whether
+    /// it lives.
+    ///
+    /// # Panics
+    /// At the deadline.
+    pub fn outlives(&self, child: &Child) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let (ends, source) = (self.sent().ends.clone(), child.source);
+        self.events.dismiss(source);
+        let settled = |seen: &Seen| ends.iter().all(|((topic, at), end)| seen.is_committed(topic, *at, *end));
+        while !self.events.wait_briefly(LOOK, |seen| settled(seen) || seen.has_ended(source)) {
+            if self.has_committed(&ends) {
+                return true;
+            }
+            assert!(Instant::now() < deadline, "offsets stay behind:\n{}", self.events.seen().describe());
+        }
+        !self.events.seen().has_ended(source)
     }
 
     /// A program that dies while it tells of a commit tells the rest to nobody: the broker knows.

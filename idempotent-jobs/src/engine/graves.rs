@@ -27,6 +27,12 @@ impl Graves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&epoch).cloned()
     }
 
+    /// Whether a message is known to be no dead letter.
+    pub fn is_clear(&self, task: &Task<Progress>) -> bool {
+        let offset = task.message.coordinates.offset;
+        self.of(task.epoch()).is_some_and(|letters| letters.iter().all(|letter| letter.offset != offset))
+    }
+
     fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<[Unkeyed]> {
         let letters: Arc<[Unkeyed]> = letters.into();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,6 +14,7 @@ use tracing::Instrument;
 
 use self::run::{Ran, Whose};
 use super::execute::identity;
+use super::gate;
 use super::outcome::Outcome;
 use super::report::redrive_span;
 use super::{Engine, Routed};
@@ -93,6 +94,7 @@ impl<S: Store> Engine<S> {
 
     /// How long it is to rest, if it is still to be run.
     async fn redrive_one(&self, letter: &Requested) -> Option<Duration> {
+        let _pass = gate::beside().await;
         let Some(name) = &letter.job else { return self.route(letter.id).await };
         let job = self.jobs.iter().find(|job| job.spec().name == name)?;
         let span = redrive_span(job.spec(), letter.id);

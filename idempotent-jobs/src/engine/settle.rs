@@ -72,6 +72,19 @@ fn failed(failure: &Failure, spec: &Spec, standing: Standing, random: f64) -> Ve
     Verdict::Again(Standing { failures, stumbles: 0 }, spec.backoff.delay(failures, random))
 }
 
+/// Processes that died in a message that ran with nothing beside it, before it is given up.
+pub(super) const KILLS: u32 = 3;
+
+/// What follows for a message that killed its process so often.
+pub(super) fn killed(spec: &Spec, standing: Standing, deaths: u32) -> Verdict {
+    let detail = format!(
+        "the process died {deaths} times in a row while this message ran, each time with nothing beside it: \
+         look for an abort, a stack overflow or too much memory in its handler, or in reading it"
+    );
+    let attempts = standing.failures.saturating_add(deaths);
+    give_up(Rejection::new(Reason::KilledProcess, detail), spec, attempts)
+}
+
 fn give_up(rejection: Rejection, spec: &Spec, attempts: u32) -> Verdict {
     match spec.fates.of(rejection.reason) {
         Fate::DeadLetter => Verdict::Bury(Death { rejection, attempts }),

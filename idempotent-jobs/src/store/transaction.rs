@@ -13,8 +13,8 @@ use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
-    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Requested, Rolled, Store,
-    StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
+    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Note, Requested, Rolled, Store,
+    StoreError, Taken, Taking, Terms, Tried, Unkeyed, attempts, claims, commit, fault, letters, register,
 };
 use crate::context::Isolation;
 use crate::error::Rejection;
@@ -30,6 +30,9 @@ pub(super) const LEAST: Duration = Duration::from_secs(2);
 
 /// The terms of a transaction that is no job's.
 pub(super) const BESIDE: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
+
+/// The terms of a note: whoever waits for it lets others wait.
+const NOTING: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(5) };
 
 const CLAIMING: &str = "claiming the key";
 
@@ -174,6 +177,30 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             found = letters::unkeyed::<DB>(&mut lease.session.conn, group, from).await;
         }
         found.inspect(|_| lease.give_back())
+    }
+
+    async fn take_over(&self, group: &str, process: &str, takings: &[Taking<'_>]) -> Result<Vec<Taken>, StoreError> {
+        let mut tx = self.begin(BESIDE).await?;
+        let taking = attempts::take_over::<DB>(tx.parts().0, group, process, takings);
+        let taken = within(BESIDE.timeout, attempts::TAKING, taking).await?;
+        self.end(tx, attempts::TAKING).await.map(|()| taken)
+    }
+
+    async fn let_go(&self, group: &str, owned: &[Taking<'_>]) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(BESIDE).await?;
+        within(BESIDE.timeout, attempts::LETTING, attempts::let_go::<DB>(tx.parts().0, group, owned)).await?;
+        self.end(tx, attempts::LETTING).await
+    }
+
+    async fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> Result<(), StoreError> {
+        let mut tx = self.begin(NOTING).await?;
+        within(NOTING.timeout, attempts::NOTING, attempts::note::<DB>(tx.parts().0, tried, note)).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
+    async fn forget(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<(), StoreError> {
+        let forgotten = DB::forget(tx.parts().0, claim.group, claim.job, claim.at).await;
+        forgotten.map_err(|error| StoreError::driver::<DB>(attempts::NOTING, error))
     }
 
     async fn requested(

@@ -29,5 +29,8 @@ pub(in crate::store) async fn bury<DB: Dialect>(
         };
     }
     let written = DB::write(conn, death).await.map_err(failed)?;
+    if let Some(job) = death.job {
+        DB::forget(conn, death.group, job, &death.message.coordinates).await.map_err(failed)?;
+    }
     Ok(if written { Buried::Written } else { Buried::Already })
 }

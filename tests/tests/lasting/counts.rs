@@ -1,0 +1,1 @@
+//! Attempts that are counted once, whoever makes them.
