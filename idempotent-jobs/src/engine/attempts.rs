@@ -15,7 +15,14 @@ use super::{Engine, Progress};
 use crate::store::{Fault, Note, Store, StoreError, Tried};
 
 /// What is to be remembered of an outcome.
-pub(super) enum Said {
+pub(super) struct Said {
+    pub fault: Fault,
+    /// Something was noted of the message before, or may have been.
+    pub kept: bool,
+    what: What,
+}
+
+enum What {
     /// Its transaction took the note with it.
     Taken,
     /// Attempts and time: it failed, or wants to be seen later.
@@ -25,19 +32,24 @@ pub(super) enum Said {
 }
 
 impl Said {
-    pub fn by(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Done | Outcome::Discarded(_) => Self::Taken,
-            Outcome::Snoozed(_) => Self::Counts(None),
-            Outcome::Failed(Failure { fault: Fault::Lasting, detail, .. }) => Self::Counts(Some(detail.clone())),
-            _ => Self::Nothing,
-        }
+    pub fn by(outcome: &Outcome, kept: bool) -> Self {
+        let what = match outcome {
+            Outcome::Done | Outcome::Discarded(_) => What::Taken,
+            Outcome::Snoozed(_) => What::Counts(None),
+            Outcome::Failed(Failure { fault: Fault::Lasting, detail, .. }) => What::Counts(Some(detail.clone())),
+            _ => What::Nothing,
+        };
+        Self { fault: outcome.fault(), kept, what }
+    }
+
+    pub fn nothing(kept: bool) -> Self {
+        Self { fault: Fault::Lasting, kept, what: What::Nothing }
     }
 
     fn error(&self) -> Option<&str> {
-        match self {
-            Self::Counts(error) => error.as_deref(),
-            Self::Taken | Self::Nothing => None,
+        match &self.what {
+            What::Counts(error) => error.as_deref(),
+            What::Taken | What::Nothing => None,
         }
     }
 }
@@ -68,13 +80,13 @@ impl<S: Store> Engine<S> {
 
     /// Notes what became of an attempt whose transaction does not say it. Trouble of the database leaves the
     /// count to memory.
-    pub(super) async fn note_end(&self, job: usize, task: &mut Task<Progress>, said: Said, desk: &mut Desk<S>) {
+    pub(super) async fn note_end(&self, job: usize, task: &mut Task<Progress>, said: &Said, desk: &mut Desk<S>) {
         let waits = task.progress.is_open(job) && task.progress.given_up.is_none();
-        match said {
-            Said::Taken => return,
-            Said::Nothing if waits && !desk.alone => return,
+        match said.what {
+            What::Taken => return,
+            What::Nothing if waits && !desk.alone => return,
             // A worker that stops for a message counts anew when it is started again: somebody has seen it.
-            _ if !waits && !task.progress.is_kept(job) => return,
+            _ if !waits && !said.kept => return,
             _ => {}
         }
         desk.clear(self).await;

@@ -131,18 +131,18 @@ impl<S: Store> Engine<S> {
         if task.progress.death(job).is_none() && task.progress.is_killer(job) {
             self.accuse(job, task);
         }
+        let kept = task.progress.is_kept(job);
         if task.progress.death(job).is_some() || task.progress.given_up.is_some() {
-            return self.end(job, task, (Fault::Lasting, Said::Nothing), desk).await;
+            return self.end(job, task, Said::nothing(kept), desk).await;
         }
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
-        let kept = task.progress.is_kept(job);
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
         let outcome = attempt(self, desk, routed, &task.message, standing.failures + 1, kept).instrument(span.clone()).await;
         self.paces[job].ran(began.elapsed(), 1);
-        let (fault, said) = (outcome.fault(), Said::by(&outcome));
+        let said = Said::by(&outcome, kept);
         span.in_scope(|| self.enter(job, task, outcome, began));
-        self.end(job, task, (fault, said), desk).instrument(span).await
+        self.end(job, task, said, desk).instrument(span).await
     }
 
     /// What an attempt leaves behind: a dead letter, or a note.
@@ -150,18 +150,18 @@ impl<S: Store> Engine<S> {
         &self,
         job: usize,
         task: &mut Task<Progress>,
-        (fault, said): (Fault, Said),
+        said: Said,
         desk: &mut Desk<S>,
     ) -> Fault {
         match task.progress.death(job) {
             Some(_) => {
                 let fault = self.bury(job, task, desk).await;
-                self.note_end(job, task, Said::Nothing, desk).await;
+                self.note_end(job, task, &Said::nothing(said.kept), desk).await;
                 fault
             }
             None => {
-                self.note_end(job, task, said, desk).await;
-                fault
+                self.note_end(job, task, &said, desk).await;
+                said.fault
             }
         }
     }
