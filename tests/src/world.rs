@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use idempotent_jobs::__private::Point;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::broker::{Broker, Wire};
 use crate::child::{self, Child};
 use crate::database::{Database, Kind, fresh};
-use crate::PATIENCE;
 use crate::events::{Events, Seen, Source};
 
 /// A topic of the jobs under test, and its partitions.

@@ -69,10 +69,8 @@ struct Suspect {
 
 impl Owned {
     fn new(start: &Start, owner: String, taken: Taken, now: Instant) -> Self {
-        let suspect = (taken.deaths >= SUSPECT_FROM).then(|| Suspect {
-            below: start.from.offset.saturating_add(SPAN as i64),
-            until: now + SUSPECT_FOR,
-        });
+        let suspect = (taken.deaths >= SUSPECT_FROM)
+            .then(|| Suspect { below: start.from.offset.saturating_add(SPAN as i64), until: now + SUSPECT_FOR });
         Self { owner, from: start.from.clone(), suspect, attempts: taken.attempts }
     }
 

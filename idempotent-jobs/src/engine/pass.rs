@@ -138,7 +138,8 @@ impl<S: Store> Engine<S> {
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
-        let outcome = attempt(self, desk, routed, &task.message, standing.failures + 1, kept).instrument(span.clone()).await;
+        let outcome =
+            attempt(self, desk, routed, &task.message, standing.failures + 1, kept).instrument(span.clone()).await;
         self.paces[job].ran(began.elapsed(), 1);
         let said = Said::by(&outcome, kept);
         span.in_scope(|| self.enter(job, task, outcome, began));
@@ -146,13 +147,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// What an attempt leaves behind: a dead letter, or a note.
-    async fn end(
-        &self,
-        job: usize,
-        task: &mut Task<Progress>,
-        said: Said,
-        desk: &mut Desk<S>,
-    ) -> Fault {
+    async fn end(&self, job: usize, task: &mut Task<Progress>, said: Said, desk: &mut Desk<S>) -> Fault {
         match task.progress.death(job) {
             Some(_) => {
                 let fault = self.bury(job, task, desk).await;

@@ -183,7 +183,11 @@ fn deaths(found: Option<&Found>, process: &str, position: i64) -> u32 {
     match found {
         None => 0,
         Some(found) if found.owner.starts_with(process) => {
-            if found.position == position { found.deaths } else { 0 }
+            if found.position == position {
+                found.deaths
+            } else {
+                0
+            }
         }
         Some(found) if found.position == position => found.deaths.saturating_add(1),
         Some(_) => 1,
@@ -200,8 +204,7 @@ pub(super) async fn take_over<DB: Dialect>(
     let failed = |error: Error| StoreError::driver::<DB>(TAKING, error);
     let owners = DB::owners(conn, group, takings).await.map_err(failed)?;
     let owner = |taking: &Taking<'_>| owners.iter().find(|it| is_of(&it.topic, it.partition, taking));
-    let deaths: Vec<u32> =
-        takings.iter().map(|taking| deaths(owner(taking), process, taking.from.offset)).collect();
+    let deaths: Vec<u32> = takings.iter().map(|taking| deaths(owner(taking), process, taking.from.offset)).collect();
     DB::own(conn, group, takings, &deaths).await.map_err(failed)?;
     DB::sweep(conn, group, takings).await.map_err(failed)?;
     DB::count_deaths(conn, group, process, takings).await.map_err(failed)?;

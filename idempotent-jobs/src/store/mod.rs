@@ -325,11 +325,7 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// `begin` does.
     fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Deletes what was noted of a claim's message, once this transaction is committed, and holds it until then.
-    fn forget(
-        &self,
-        tx: &mut Self::Tx,
-        claim: Claim<'_>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn forget(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job
     /// took: up to [`REQUESTS`] behind a number, in the order of theirs.
     fn requested(

@@ -13,8 +13,8 @@ use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
-    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Note, Requested, Rolled, Store,
-    StoreError, Taken, Taking, Terms, Tried, Unkeyed, attempts, claims, commit, fault, letters, register,
+    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Note, Requested, Rolled,
+    Store, StoreError, Taken, Taking, Terms, Tried, Unkeyed, attempts, claims, commit, fault, letters, register,
 };
 use crate::context::Isolation;
 use crate::error::Rejection;

@@ -1,11 +1,14 @@
 //! Messages that kill the process they run in.
 
+use idempotent_jobs::__private::Point;
 use idempotent_jobs::dead_letters::{DeadLetter, LetterState};
 use serde_json::{Value, json};
 use tests::PATIENCE;
 use tests::child::Child;
 use tests::database::Kind;
 use tests::world::{CRASH, World};
+
+use super::left;
 
 const GOOD: i64 = 40;
 const BAD: i64 = 1_000;
@@ -26,14 +29,6 @@ fn until_one_lives(world: &World, start: impl Fn() -> Child) -> usize {
     panic!("{MOST} died:\n{}", world.events.seen().describe());
 }
 
-fn left(world: &World, table: &str) -> i64 {
-    let table = match world.database.kind {
-        Kind::Sqlite => format!("idempotent_jobs_{table}"),
-        Kind::Postgres => format!("idempotent_jobs.{table}"),
-    };
-    world.database.number(&format!("SELECT count(*) FROM {table}"))
-}
-
 /// The good ones are done once and accused by nobody, and nothing is left behind.
 fn assert_good(world: &World, killers: usize) -> Vec<DeadLetter> {
     world.assert_once();
@@ -46,14 +41,14 @@ fn assert_good(world: &World, killers: usize) -> Vec<DeadLetter> {
     letters
 }
 
-fn among_good_ones(world: &World, does: &Value) {
+fn among_good_ones(world: &World, does: &Value, start: impl Fn() -> Child) {
     world.send(0..GOOD);
     let (topic, partitions) = world.topic;
     let bad = world.broker.ends(topic, partitions)[0];
     let record = json!({ "id": BAD, "does": does }).to_string().into_bytes();
     world.put(&[tests::broker::Wire { payload: Some(record), ..Default::default() }]);
     world.send(GOOD..2 * GOOD);
-    let died = until_one_lives(world, || world.child());
+    let died = until_one_lives(world, start);
     let letter = assert_good(world, 1).remove(0);
     assert_eq!((letter.message.coordinates.partition, letter.message.coordinates.offset), (0, bad));
     assert!((3..=8).contains(&died), "{died} died");
@@ -63,7 +58,7 @@ fn among_good_ones(world: &World, does: &Value) {
 /// Each ends as one dead letter, with its key.
 pub fn a_message_that_kills_its_process_is_found(kind: Kind, does: &str) {
     let world = World::of(kind, CRASH);
-    among_good_ones(&world, &json!(does));
+    among_good_ones(&world, &json!(does), || world.child());
     let letter = world.letter();
     assert_eq!((letter.attempts, letter.key.as_deref()), (3, Some("[1000]")));
 }
@@ -71,6 +66,52 @@ pub fn a_message_that_kills_its_process_is_found(kind: Kind, does: &str) {
 /// It cannot be read without a death, so its letter has no key.
 pub fn a_message_that_kills_by_being_read_is_found(kind: Kind) {
     let world = World::of(kind, CRASH);
-    among_good_ones(&world, &json!("abort_reader"));
+    among_good_ones(&world, &json!("abort_reader"), || world.child());
     assert_eq!(world.letter().key, None);
+}
+
+/// Among those it shares transactions with nobody is accused.
+pub fn a_killer_in_a_shared_transaction_is_found(kind: Kind) {
+    let world = World::of(kind, CRASH);
+    among_good_ones(&world, &json!("abort"), || {
+        let mut command = world.command(world.quick());
+        // Few messages are spread over all connections: more would leave each alone.
+        command.env("CHILD_JOB", format!("shared_{kind}")).env("CHILD_CONCURRENCY", "1");
+        world.start(command)
+    });
+    assert_eq!(world.letter().attempts, 3);
+}
+
+/// Killers of both partitions, and one behind another in its lane.
+pub fn each_of_several_killers_is_found(kind: Kind) {
+    let world = World::of(kind, CRASH);
+    world.send(0..GOOD);
+    let record = |(id, partition): &(i64, i32)| tests::broker::Wire {
+        partition: *partition,
+        payload: Some(json!({ "id": id, "does": "abort" }).to_string().into_bytes()),
+        key: Some(b"one lane".to_vec()),
+        ..Default::default()
+    };
+    let killers = [(BAD, 0), (BAD + 1, 0), (BAD + 2, 1)];
+    world.put(&killers.iter().map(record).collect::<Vec<_>>());
+    world.send(GOOD..2 * GOOD);
+    let died = until_one_lives(&world, || world.child());
+    let letters = assert_good(&world, killers.len());
+    assert!(letters.iter().all(|letter| letter.attempts == 3), "{letters:#?}");
+    println!("three killers: {died} processes died");
+}
+
+/// Twenty blows, some before the offsets of the last life are committed: a message that was struck is not to blame.
+pub fn kills_accuse_nobody(kind: Kind) {
+    let world = World::of(kind, CRASH);
+    world.send_doing(0..400, &json!({ "slow": 20 }));
+    for life in 0..20 {
+        let child = world.child();
+        child.heard_of(Point::Claimed, 1 + life * 7 % 5);
+        child.kill();
+    }
+    let last = world.child();
+    world.settled(PATIENCE);
+    last.stop();
+    assert_good(&world, 0);
 }

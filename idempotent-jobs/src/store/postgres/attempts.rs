@@ -190,12 +190,7 @@ impl AttemptSql for Postgres {
         .map(drop)
     }
 
-    async fn waits(
-        conn: &mut PgConnection,
-        tried: &Tried<'_>,
-        digest: &[u8],
-        waits: Waits<'_>,
-    ) -> Result<(), Error> {
+    async fn waits(conn: &mut PgConnection, tried: &Tried<'_>, digest: &[u8], waits: Waits<'_>) -> Result<(), Error> {
         let at = &tried.message.coordinates;
         sqlx::query(
             "INSERT INTO idempotent_jobs.attempts AS a \

@@ -23,7 +23,8 @@ pub fn follow() -> impl Probe {
     let orders = Orders::default();
     // Armed from the first moment, where an order would come too late.
     if let Ok(word) = std::env::var("CHILD_HALT") {
-        orders.obey(&format!("halt {word} 1"));
+        let nth = std::env::var("CHILD_HALT_NTH").unwrap_or_else(|_| "1".to_owned());
+        orders.obey(&format!("halt {word} {nth}"));
     }
     let reader = orders.clone();
     thread::spawn(move || {
