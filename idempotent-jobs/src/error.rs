@@ -39,8 +39,8 @@ impl JobError {
     /// Not now: what was written is rolled back, and the message comes again after this time. It costs no
     /// attempt. Meanwhile the messages that wait for this one wait, all others go on.
     ///
-    /// The wait is kept in memory: after a restart the message comes at once. While it waits its offset stays,
-    /// and behind 10,000 messages its partition is read no further.
+    /// The wait outlives the process. While the message waits its offset stays, and behind 10,000 messages its
+    /// partition is read no further.
     ///
     /// ```
     /// # use std::time::Duration;

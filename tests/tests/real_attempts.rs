@@ -63,3 +63,13 @@ fn ret_01_a_snooze_survives_a_kill() {
 fn what_goes_well_is_not_noted() {
     lasting::counts::what_goes_well_is_not_noted(Kind::Postgres);
 }
+
+#[test]
+fn ded_05_a_redrive_that_kills_its_process_is_the_same_letter_again() {
+    lasting::killers::a_redrive_that_kills_its_process_is_found(Kind::Postgres, "abort");
+}
+
+#[test]
+fn ded_05_a_redrive_that_kills_by_being_read_is_the_same_letter_again() {
+    lasting::killers::a_redrive_that_kills_its_process_is_found(Kind::Postgres, "abort_reader");
+}

@@ -35,3 +35,14 @@ CREATE TABLE idempotent_jobs_owners (
     since       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     PRIMARY KEY ("group", topic, "partition")
 ) STRICT;
+
+-- Dead letters whose run is under way, or that processes died of: nothing else has a row here. Not in `attempts`,
+-- since a letter lies below every position, and whoever owns its partition has nothing to do with its run.
+CREATE TABLE idempotent_jobs_redrives (
+    letter     INTEGER PRIMARY KEY REFERENCES idempotent_jobs_dead_letters ON DELETE CASCADE,
+    -- The process that runs it. Found by another one that could lock the letter, it says that this one died of it.
+    runner     TEXT,
+    deaths     INTEGER NOT NULL DEFAULT 0,
+    -- Milliseconds since the Unix epoch.
+    changed_at INTEGER NOT NULL
+) STRICT;

@@ -65,17 +65,13 @@ impl<S: Store> Engine<S> {
             Some(owned) => self.store.note(&self.tried(job, task), Note::Runs(&owned.owner)).await,
             None => Err(StoreError::transient("noting an attempt", "the partition was let go")),
         };
-        match noted {
-            Ok(()) => {
-                task.progress.keep(job);
-                Ok(())
-            }
-            Err(error) => {
-                let failure = Failure::transient(error.to_string());
-                self.enter(job, task, failure.into(), Instant::now());
-                Err(Fault::Transient)
-            }
-        }
+        // It may be there also when nothing was answered.
+        task.progress.keep(job);
+        noted.map_err(|error| {
+            let failure = Failure::transient(error.to_string());
+            self.enter(job, task, failure.into(), Instant::now());
+            Fault::Transient
+        })
     }
 
     /// Notes what became of an attempt whose transaction does not say it. Trouble of the database leaves the

@@ -95,6 +95,11 @@ impl Owners {
         format!("{}{epoch}", self.process)
     }
 
+    /// What the names of all its assignments begin with.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,21 +181,25 @@ impl<S: Store> Engine<S> {
         let owners: Vec<String> = starts.iter().map(|start| self.owners.name(start.epoch)).collect();
         let takings: Vec<Taking<'_>> =
             starts.iter().zip(&owners).map(|(start, owner)| Taking { from: &start.from, owner }).collect();
-        let taken = self.store.take_over(&self.group, &self.owners.process, &takings).await?;
+        let taken = self.store.take_over(&self.group, self.owners.process(), &takings).await?;
         let now = Instant::now();
         let owned = starts.iter().zip(owners).zip(taken).map(|((start, owner), taken)| {
             tell(start, &taken);
             (start.epoch, Owned::new(start, owner, taken, now))
         });
         let owned = owned.collect();
-        let current = self.lanes().epochs();
-        self.owners.keep(owned, &current);
+        // Not let go of, before it is known what there is to let go.
+        let lanes = self.lanes();
+        self.owners.keep(owned, &lanes.epochs());
         Ok(())
     }
 
     /// Enters what is known of messages that are tried for the first time here.
     fn recall(&self, group: &mut Group<Progress>) {
         let jobs = &self.classes.class(group.class).jobs;
+        if jobs.is_empty() {
+            return;
+        }
         let now = Instant::now();
         for task in group.tasks.iter_mut().filter(|task| task.progress.is_new()) {
             task.progress.open(jobs);
@@ -209,7 +218,7 @@ impl<S: Store> Engine<S> {
         let now = Instant::now();
         group.tasks.iter().any(|task| {
             let suspect = |owned: Arc<Owned>| owned.is_suspect(task.message.coordinates.offset, now);
-            task.progress.is_accused() || self.owners.of(task.epoch()).is_some_and(suspect)
+            task.progress.is_suspect() || self.owners.of(task.epoch()).is_some_and(suspect)
         })
     }
 

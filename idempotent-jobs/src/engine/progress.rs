@@ -30,11 +30,13 @@ struct Open {
     kept: bool,
     /// Processes that died of it.
     deaths: u32,
+    /// One may have died of it.
+    suspect: bool,
 }
 
 impl Open {
     fn new(job: usize) -> Self {
-        Self { job, standing: Standing::default(), due: None, death: None, kept: false, deaths: 0 }
+        Self { job, standing: Standing::default(), due: None, death: None, kept: false, deaths: 0, suspect: false }
     }
 }
 
@@ -59,6 +61,7 @@ impl Progress {
         open.kept = true;
         open.standing.failures = attempted.failures;
         open.deaths = attempted.deaths;
+        open.suspect = attempted.deaths > 0 || attempted.runs;
         open.due = (!attempted.wait.is_zero()).then(|| now + attempted.wait);
     }
 
@@ -93,9 +96,9 @@ impl Progress {
         self.deaths(job) > KILLS
     }
 
-    /// Whether any process died of it.
-    pub fn is_accused(&self) -> bool {
-        self.open.iter().flatten().any(|open| open.deaths > 0)
+    /// Whether any process may have died of it.
+    pub fn is_suspect(&self) -> bool {
+        self.open.iter().flatten().any(|open| open.suspect)
     }
 
     /// How long it is still to wait.

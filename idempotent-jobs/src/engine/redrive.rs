@@ -3,6 +3,7 @@
 //! Invariant: a letter is marked as redriven in the transaction of its effects, so that it is run
 //! until that commits, and once. One that fails again is open again.
 
+mod noted;
 mod route;
 mod run;
 
@@ -14,7 +15,6 @@ use tracing::Instrument;
 
 use self::run::{Ran, Whose};
 use super::execute::identity;
-use super::gate;
 use super::outcome::Outcome;
 use super::report::redrive_span;
 use super::{Engine, Routed};
@@ -80,7 +80,7 @@ impl<S: Store> Engine<S> {
                     return;
                 }
                 if !resting.contains_key(&letter.id)
-                    && let Some(wait) = self.redrive_one(letter).await
+                    && let Some(wait) = self.redrive_noted(letter).await
                 {
                     resting.insert(letter.id, Instant::now() + wait);
                 }
@@ -94,7 +94,6 @@ impl<S: Store> Engine<S> {
 
     /// How long it is to rest, if it is still to be run.
     async fn redrive_one(&self, letter: &Requested) -> Option<Duration> {
-        let _pass = gate::beside().await;
         let Some(name) = &letter.job else { return self.route(letter.id).await };
         let job = self.jobs.iter().find(|job| job.spec().name == name)?;
         let span = redrive_span(job.spec(), letter.id);

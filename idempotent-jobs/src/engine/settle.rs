@@ -75,14 +75,18 @@ fn failed(failure: &Failure, spec: &Spec, standing: Standing, random: f64) -> Ve
 /// Processes that died in a message that ran with nothing beside it, before it is given up.
 pub(super) const KILLS: u32 = 3;
 
-/// What follows for a message that killed its process so often.
-pub(super) fn killed(spec: &Spec, standing: Standing, deaths: u32) -> Verdict {
+/// What a message is told that killed its process so often.
+pub(super) fn kills(deaths: u32) -> Rejection {
     let detail = format!(
-        "the process died {deaths} times in a row while this message ran, each time with nothing beside it: \
-         look for an abort, a stack overflow or too much memory in its handler, or in reading it"
+        "{deaths} processes died in a row while this message ran: look for an abort, a stack overflow or too much \
+         memory in its handler, or in reading it"
     );
-    let attempts = standing.failures.saturating_add(deaths);
-    give_up(Rejection::new(Reason::KilledProcess, detail), spec, attempts)
+    Rejection::new(Reason::KilledProcess, detail)
+}
+
+/// What follows for it.
+pub(super) fn killed(spec: &Spec, standing: Standing, deaths: u32) -> Verdict {
+    give_up(kills(deaths), spec, standing.failures.saturating_add(deaths))
 }
 
 fn give_up(rejection: Rejection, spec: &Spec, attempts: u32) -> Verdict {

@@ -16,6 +16,8 @@ use crate::message::{Coordinates, Message};
 
 pub(super) const TAKING: &str = "taking partitions over";
 pub(super) const LETTING: &str = "letting partitions go";
+/// Between a note and the lock of its letter: for so long nobody is taken for dead.
+pub(super) const RECENT: Duration = Duration::from_secs(10);
 pub(super) const NOTING: &str = "noting an attempt";
 
 /// A partition that was assigned, before the first of its messages runs.
@@ -47,6 +49,8 @@ pub struct Attempted {
     pub failures: u32,
     /// Processes that died in an attempt that ran by itself.
     pub deaths: u32,
+    /// An attempt of another owner, who may be asleep, goes on.
+    pub runs: bool,
     /// It is not run before so long has passed.
     pub wait: Duration,
     /// [Of the message](Attempted::is).
@@ -155,6 +159,21 @@ pub trait AttemptSql: Database {
         tried: &Tried<'_>,
         digest: &[u8],
         waits: Waits<'_>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Notes that this process is about to run a dead letter, and counts a death if another one's note was
+    /// there: how many there are. `None`: it is not to be run, or another has it, or said so within
+    /// [`RECENT`].
+    fn note_redrive(
+        conn: &mut Self::Connection,
+        id: i64,
+        process: &str,
+    ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
+    /// Notes that it no longer does: what is known of the letter is kept while it is to be run `again`.
+    fn redrive_ended(
+        conn: &mut Self::Connection,
+        id: i64,
+        process: &str,
+        again: bool,
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Deletes what is known of a message.
     fn forget(

@@ -324,6 +324,12 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// Writes what is to be remembered of an attempt, in a transaction of its own. Takes a connection as
     /// `begin` does.
     fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Notes that a dead letter is about to be run again by this process: how many died of it. `None`: it is
+    /// not to be run, or another process has it.
+    fn note_redrive(&self, id: i64, process: &str) -> impl Future<Output = Result<Option<u32>, StoreError>> + Send;
+    /// Notes the end of its run; whether it is to be run `again`.
+    fn redrive_ended(&self, id: i64, process: &str, again: bool)
+    -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Deletes what was noted of a claim's message, once this transaction is committed, and holds it until then.
     fn forget(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job

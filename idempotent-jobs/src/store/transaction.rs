@@ -198,6 +198,22 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.end(tx, attempts::NOTING).await
     }
 
+    async fn note_redrive(&self, id: i64, process: &str) -> Result<Option<u32>, StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::note_redrive(tx.parts().0, id, process).await.map_err(failed) };
+        let deaths = within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await.map(|()| deaths)
+    }
+
+    async fn redrive_ended(&self, id: i64, process: &str, again: bool) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::redrive_ended(tx.parts().0, id, process, again).await.map_err(failed) };
+        within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
     async fn forget(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<(), StoreError> {
         let forgotten = DB::forget(tx.parts().0, claim.group, claim.job, claim.at).await;
         forgotten.map_err(|error| StoreError::driver::<DB>(attempts::NOTING, error))

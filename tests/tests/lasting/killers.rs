@@ -1,5 +1,7 @@
 //! Messages that kill the process they run in.
 
+use std::time::{Duration, Instant};
+
 use idempotent_jobs::__private::Point;
 use idempotent_jobs::dead_letters::{DeadLetter, LetterState};
 use serde_json::{Value, json};
@@ -114,4 +116,41 @@ pub fn kills_accuse_nobody(kind: Kind) {
     world.settled(PATIENCE);
     last.stop();
     assert_good(&world, 0);
+}
+
+/// Asked for again before it is mended, it kills no more than it did before; and mended, it is done once.
+pub fn a_redrive_that_kills_its_process_is_found(kind: Kind, does: &str) {
+    const LOOK: Duration = Duration::from_millis(200);
+    let world = World::of(kind, CRASH);
+    among_good_ones(&world, &json!(does), || world.child());
+    world.ask();
+    let mut died = 0;
+    while world.letter().state == LetterState::Requested {
+        assert!(died < 10, "{died} died:\n{}", world.events.seen().describe());
+        let child = world.child();
+        let (source, deadline) = (child.source, Instant::now() + PATIENCE);
+        world.events.dismiss(source);
+        while !world.events.wait_briefly(LOOK, |seen| seen.has_ended(source)) {
+            if world.letter().state != LetterState::Requested {
+                break;
+            }
+            assert!(Instant::now() < deadline, "it is neither run nor given up");
+        }
+        died += usize::from(world.events.seen().has_ended(source));
+    }
+    assert_eq!(died, 3);
+    let letter = world.letter();
+    assert_eq!((&*letter.reason, letter.state), ("killed_process", LetterState::Open));
+    let history = world.shown(letter.id).history;
+    assert!(history.iter().any(|change| change.detail.as_ref().is_some_and(|it| it.contains("3 processes died"))));
+
+    world.ask();
+    let mut command = world.command(world.quick());
+    command.env("CHILD_GOOD", "1");
+    let mended = world.start(command);
+    assert_eq!(world.answered(), [LetterState::Redriven]);
+    mended.stop();
+    world.sent_too(&[BAD]);
+    world.assert_once();
+    assert_eq!(left(&world, "redrives"), 0);
 }

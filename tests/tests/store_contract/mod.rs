@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
+mod attempts;
 pub mod enqueue;
 mod letters;
 pub mod pooling;
@@ -20,6 +21,7 @@ use idempotent_jobs::__private::store::{
 };
 use idempotent_jobs::Coordinates;
 
+pub use self::attempts::*;
 pub use self::enqueue::*;
 pub use self::letters::*;
 pub use self::shared::*;
@@ -732,6 +734,11 @@ macro_rules! contract {
             a_key_that_was_claimed_meanwhile_is_not_buried
             ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects
             one_that_dies_again_is_the_same_letter
+            con_08_a_partition_is_its_last_owners_until_that_lets_go
+            ret_01_attempts_are_kept_for_the_next_owner
+            only_who_died_in_a_message_accuses_it
+            con_08_who_still_runs_did_not_die
+            a_note_goes_with_what_settles_its_message
         }
     };
 }

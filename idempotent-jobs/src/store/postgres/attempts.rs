@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Error, PgConnection, Postgres};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Topics, partitions and first offsets, as arrays side by side.
@@ -120,8 +120,8 @@ impl AttemptSql for Postgres {
         takings: &[Taking<'_>],
     ) -> Result<Vec<(String, i32, Attempted)>, Error> {
         let (topics, partitions, positions) = columns(takings);
-        let rows: Vec<(String, i32, i64, String, Vec<u8>, i32, i32, i64)> = sqlx::query_as(
-            "SELECT a.topic, a.partition, a.\"offset\", a.job, a.digest, a.failures, a.deaths, \
+        let rows: Vec<(String, i32, i64, String, Vec<u8>, i32, i32, bool, i64)> = sqlx::query_as(
+            "SELECT a.topic, a.partition, a.\"offset\", a.job, a.digest, a.failures, a.deaths, a.runner IS NOT NULL, \
              (extract(epoch FROM GREATEST(a.due_at - pg_catalog.clock_timestamp(), interval '0')) * 1000)::bigint \
              FROM idempotent_jobs.attempts a \
              JOIN unnest($2::text[], $3::integer[], $4::bigint[]) t (topic, partition, position) \
@@ -133,10 +133,10 @@ impl AttemptSql for Postgres {
         .bind(positions)
         .fetch_all(conn)
         .await?;
-        let attempted = |(topic, partition, offset, job, digest, failures, deaths, wait)| {
+        let attempted = |(topic, partition, offset, job, digest, failures, deaths, runs, wait)| {
             let (failures, deaths) = (count(failures), count(deaths));
             let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-            (topic, partition, Attempted { offset, job, failures, deaths, wait, digest })
+            (topic, partition, Attempted { offset, job, failures, deaths, runs, wait, digest })
         };
         Ok(rows.into_iter().map(attempted).collect())
     }
@@ -213,6 +213,44 @@ impl AttemptSql for Postgres {
         .bind(millis(waits.wait))
         .bind(waits.error.map(cleaned))
         .bind(waits.owner)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn note_redrive(conn: &mut PgConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+        let free: Option<i64> = sqlx::query_scalar(
+            "SELECT id FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested' FOR UPDATE SKIP LOCKED",
+        )
+        .bind(id)
+        .fetch_optional(&mut *conn)
+        .await?;
+        if free.is_none() {
+            return Ok(None);
+        }
+        let deaths: Option<i32> = sqlx::query_scalar(
+            "INSERT INTO idempotent_jobs.redrives AS r (letter, runner) VALUES ($1, $2) \
+             ON CONFLICT (letter) DO UPDATE SET runner = EXCLUDED.runner, changed_at = pg_catalog.clock_timestamp(), \
+             deaths = r.deaths + CASE WHEN r.runner <> EXCLUDED.runner THEN 1 ELSE 0 END \
+             WHERE r.runner IS NULL OR r.runner = EXCLUDED.runner \
+             OR r.changed_at < pg_catalog.clock_timestamp() - $3 * interval '1 second' RETURNING deaths",
+        )
+        .bind(id)
+        .bind(process)
+        .bind(RECENT.as_secs_f64())
+        .fetch_optional(conn)
+        .await?;
+        Ok(deaths.map(count))
+    }
+
+    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
+        sqlx::query(if again {
+            "UPDATE idempotent_jobs.redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
+        } else {
+            "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2"
+        })
+        .bind(id)
+        .bind(process)
         .execute(conn)
         .await
         .map(drop)

@@ -140,7 +140,8 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
          ('dead_letters', 'SELECT'), ('dead_letters', 'INSERT'), ('dead_letters', 'UPDATE'), \
          ('dead_letter_history', 'SELECT'), ('dead_letter_history', 'INSERT'), \
          ('attempts', 'SELECT'), ('attempts', 'INSERT'), ('attempts', 'UPDATE'), ('attempts', 'DELETE'), \
-         ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE')) v(t, p) \
+         ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), \
+         ('redrives', 'SELECT'), ('redrives', 'INSERT'), ('redrives', 'UPDATE'), ('redrives', 'DELETE')) v(t, p) \
          WHERE NOT has_table_privilege('idempotent_jobs.' || t, p)",
     )
     .fetch_all(&mut *conn)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Milliseconds since the Unix epoch.
@@ -113,22 +113,26 @@ impl AttemptSql for Sqlite {
         takings: &[Taking<'_>],
     ) -> Result<Vec<(String, i32, Attempted)>, Error> {
         let sql = format!(
-            "SELECT \"offset\", job, digest, failures, deaths, max(due_at - {NOW}, 0) FROM main.idempotent_jobs_attempts \
+            "SELECT \"offset\", job, digest, failures, deaths, runner IS NOT NULL, max(due_at - {NOW}, 0) FROM main.idempotent_jobs_attempts \
              WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" >= $4"
         );
         let mut all = Vec::new();
         for Taking { from, .. } in takings {
-            let rows: Vec<(i64, String, Vec<u8>, i64, i64, i64)> = sqlx::query_as(AssertSqlSafe(sql.clone()))
+            let rows: Vec<(i64, String, Vec<u8>, i64, i64, bool, i64)> = sqlx::query_as(AssertSqlSafe(sql.clone()))
                 .bind(group)
                 .bind(&*from.topic)
                 .bind(from.partition)
                 .bind(from.offset)
                 .fetch_all(&mut *conn)
                 .await?;
-            all.extend(rows.into_iter().map(|(offset, job, digest, failures, deaths, wait)| {
+            all.extend(rows.into_iter().map(|(offset, job, digest, failures, deaths, runs, wait)| {
                 let (failures, deaths) = (count(failures), count(deaths));
                 let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-                (from.topic.to_string(), from.partition, Attempted { offset, job, failures, deaths, wait, digest })
+                (
+                    from.topic.to_string(),
+                    from.partition,
+                    Attempted { offset, job, failures, deaths, runs, wait, digest },
+                )
             }));
         }
         Ok(all)
@@ -207,6 +211,44 @@ impl AttemptSql for Sqlite {
             .execute(conn)
             .await
             .map(drop)
+    }
+
+    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+        let free: Option<i64> = sqlx::query_scalar(
+            "SELECT id FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'",
+        )
+        .bind(id)
+        .fetch_optional(&mut *conn)
+        .await?;
+        if free.is_none() {
+            return Ok(None);
+        }
+        let sql = format!(
+            "INSERT INTO main.idempotent_jobs_redrives AS r (letter, runner, changed_at) VALUES ($1, $2, {NOW}) \
+             ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, changed_at = excluded.changed_at, \
+             deaths = r.deaths + CASE WHEN r.runner <> excluded.runner THEN 1 ELSE 0 END \
+             WHERE r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3 RETURNING deaths"
+        );
+        let deaths: Option<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(process)
+            .bind(millis(RECENT))
+            .fetch_optional(conn)
+            .await?;
+        Ok(deaths.map(count))
+    }
+
+    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
+        sqlx::query(if again {
+            "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
+        } else {
+            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2"
+        })
+        .bind(id)
+        .bind(process)
+        .execute(conn)
+        .await
+        .map(drop)
     }
 
     async fn forget(conn: &mut SqliteConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {
