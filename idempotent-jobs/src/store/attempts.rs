@@ -199,17 +199,13 @@ pub struct Waits<'a> {
 /// an assignment that ended without a word. One that got on did not die of what it began with: what it
 /// died of may be anything.
 fn deaths(found: Option<&Found>, process: &str, position: i64) -> u32 {
-    match found {
-        None => 0,
-        Some(found) if found.owner.starts_with(process) => {
-            if found.position == position {
-                found.deaths
-            } else {
-                0
-            }
-        }
-        Some(found) if found.position == position => found.deaths.saturating_add(1),
-        Some(_) => 1,
+    let Some(found) = found else { return 0 };
+    let stands = found.position == position;
+    match found.owner.starts_with(process) {
+        true if stands => found.deaths,
+        true => 0,
+        false if stands => found.deaths.saturating_add(1),
+        false => 1,
     }
 }
 

@@ -19,6 +19,9 @@ fn owners<'a>(takings: &[Taking<'a>]) -> Vec<&'a str> {
     takings.iter().map(|taking| taking.owner).collect()
 }
 
+/// Topic, partition, offset, job, digest, failures, deaths, whether it runs, and its wait in milliseconds.
+type Row = (String, i32, i64, String, Vec<u8>, i32, i32, bool, i64);
+
 fn counted(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
@@ -120,7 +123,7 @@ impl AttemptSql for Postgres {
         takings: &[Taking<'_>],
     ) -> Result<Vec<(String, i32, Attempted)>, Error> {
         let (topics, partitions, positions) = columns(takings);
-        let rows: Vec<(String, i32, i64, String, Vec<u8>, i32, i32, bool, i64)> = sqlx::query_as(
+        let rows: Vec<Row> = sqlx::query_as(
             "SELECT a.topic, a.partition, a.\"offset\", a.job, a.digest, a.failures, a.deaths, a.runner IS NOT NULL, \
              (extract(epoch FROM GREATEST(a.due_at - pg_catalog.clock_timestamp(), interval '0')) * 1000)::bigint \
              FROM idempotent_jobs.attempts a \

@@ -11,6 +11,9 @@ use crate::store::letters::cleaned;
 /// Milliseconds since the Unix epoch.
 const NOW: &str = "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER))";
 
+/// Offset, job, digest, failures, deaths, whether it runs, and its wait in milliseconds.
+type Row = (i64, String, Vec<u8>, i64, i64, bool, i64);
+
 fn count(counted: i64) -> u32 {
     u32::try_from(counted).unwrap_or(0)
 }
@@ -118,7 +121,7 @@ impl AttemptSql for Sqlite {
         );
         let mut all = Vec::new();
         for Taking { from, .. } in takings {
-            let rows: Vec<(i64, String, Vec<u8>, i64, i64, bool, i64)> = sqlx::query_as(AssertSqlSafe(sql.clone()))
+            let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(sql.clone()))
                 .bind(group)
                 .bind(&*from.topic)
                 .bind(from.partition)
