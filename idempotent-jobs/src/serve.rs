@@ -91,6 +91,8 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
+    let dead_letter_topics = start::dead_letter_topics(builder.dead_letter_topic.as_deref(), &topics)
+        .map_err(|problem| Error::Start(vec![problem]))?;
     let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
     let engine = Engine::new(Parts {
         store,
@@ -103,6 +105,7 @@ async fn on<S: Store>(
         session: properties.session_timeout(),
         bell,
         unknown_event,
+        dead_letter_topics,
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);

@@ -32,6 +32,7 @@ pub(crate) use self::owners::let_go;
 pub(crate) use self::redrive::redrive;
 pub(crate) use self::work::work;
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -78,6 +79,8 @@ pub(crate) struct Parts<S: Store> {
     pub bell: Arc<Notify>,
     /// What becomes of messages whose event no job takes.
     pub unknown_event: Fate,
+    /// Of each topic, where copies of its dead letters go; of a topic that is not here they go nowhere.
+    pub dead_letter_topics: HashMap<String, String>,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -98,6 +101,7 @@ pub(crate) struct Engine<S: Store> {
     idle: AtomicUsize,
     bell: Arc<Notify>,
     unknown_event: Fate,
+    dead_letter_topics: HashMap<String, String>,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -110,7 +114,19 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event } = parts;
+        let Parts {
+            store,
+            group,
+            jobs,
+            states,
+            probe,
+            memory,
+            silence,
+            session,
+            bell,
+            unknown_event,
+            dead_letter_topics,
+        } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -128,6 +144,7 @@ impl<S: Store> Engine<S> {
             idle: AtomicUsize::new(0),
             bell,
             unknown_event,
+            dead_letter_topics,
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -202,6 +219,11 @@ impl<S: Store> Engine<S> {
             group: &self.group,
             at: &message.coordinates,
         }
+    }
+
+    /// Where a copy of the message's dead letter goes.
+    fn copy_to(&self, message: &Message) -> Option<&str> {
+        self.dead_letter_topics.get(&*message.coordinates.topic).map(String::as_str)
     }
 
     /// The partition of `task` stands still before it; the others go back.
