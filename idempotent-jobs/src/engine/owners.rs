@@ -40,6 +40,8 @@ pub(super) struct Owners {
     held: Mutex<Held>,
     /// One asks at a time, for all.
     asking: tokio::sync::Mutex<()>,
+    /// Rung whenever one has its answer.
+    told: Notify,
     /// Something is to be let go.
     left: Notify,
 }
@@ -87,7 +89,13 @@ impl Owned {
 impl Owners {
     pub fn new() -> Self {
         let process = format!("{:032x}/", rand::random::<u128>());
-        Self { process, held: Mutex::default(), asking: tokio::sync::Mutex::default(), left: Notify::new() }
+        Self {
+            process,
+            held: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            told: Notify::new(),
+            left: Notify::new(),
+        }
     }
 
     /// What this process calls itself in an assignment.
@@ -154,11 +162,7 @@ impl<S: Store> Engine<S> {
         if self.owners.lacks(group) {
             // It takes a connection of its own, and this worker's may be the last.
             desk.clear(self).await;
-            let asking = self.owners.asking.lock().await;
-            if self.owners.lacks(group)
-                && let Err(error) = self.ask().await
-            {
-                drop(asking);
+            if let Err(error) = self.be_told(group).await {
                 tracing::warn!(%error, "who owned a partition before is not known yet: it waits");
                 self.rest(REST).await;
                 return false;
@@ -166,6 +170,26 @@ impl<S: Store> Engine<S> {
         }
         self.recall(group);
         true
+    }
+
+    /// Asks, or waits for whoever does. Who waited goes on as soon as its own is known, and not in the order in
+    /// which they waited: messages behind these would be far ahead otherwise.
+    async fn be_told(&self, group: &Group<Progress>) -> Result<(), StoreError> {
+        loop {
+            let told = self.owners.told.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if !self.owners.lacks(group) {
+                return Ok(());
+            }
+            if let Ok(asking) = self.owners.asking.try_lock() {
+                let asked = self.ask().await;
+                drop(asking);
+                self.owners.told.notify_waiters();
+                return asked;
+            }
+            told.await;
+        }
     }
 
     /// Of every assignment that has a message and was not asked for.
