@@ -33,7 +33,7 @@ impl Graves {
         self.of(task.epoch()).is_some_and(|letters| letters.iter().all(|letter| letter.offset != offset))
     }
 
-    fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<[Unkeyed]> {
+    pub fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<[Unkeyed]> {
         let letters: Arc<[Unkeyed]> = letters.into();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|epoch, _| current.contains(epoch));

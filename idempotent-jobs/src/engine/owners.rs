@@ -206,6 +206,12 @@ impl<S: Store> Engine<S> {
         let takings: Vec<Taking<'_>> =
             starts.iter().zip(&owners).map(|(start, owner)| Taking { from: &start.from, owner }).collect();
         let taken = self.store.take_over(&self.group, self.owners.process(), &takings).await?;
+        // Asked here too, so that those who wait have nothing left to ask for.
+        for start in &starts {
+            let letters = self.store.unkeyed(&self.group, &start.from).await?;
+            let current = self.lanes().epochs();
+            self.graves.keep(start.epoch, letters, &current);
+        }
         let now = Instant::now();
         let owned = starts.iter().zip(owners).zip(taken).map(|((start, owner), taken)| {
             tell(start, &taken);
