@@ -73,6 +73,7 @@ pub mod kafka {
 /// The port to the databases, for the tests of this workspace.
 pub mod store {
     pub use crate::context::Isolation;
+    pub use crate::error::Rejection;
     pub use crate::fingerprint::Fingerprint;
     pub use crate::key::Key;
     pub use crate::store::*;

@@ -42,8 +42,8 @@ impl JobError {
     /// Not now: what was written is rolled back, and the message comes again after this time, a year at most. It costs no
     /// attempt. Meanwhile the messages that wait for this one wait, all others go on.
     ///
-    /// The wait is kept in memory: after a restart the message comes at once. While it waits its offset stays,
-    /// and behind 10,000 messages its partition is read no further.
+    /// The wait outlives the process. While the message waits its offset stays, and behind 10,000 messages its
+    /// partition is read no further.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -189,6 +189,8 @@ pub enum Reason {
     TransactionEndedByHandler,
     /// Nothing is wrong with it: it waits behind an earlier message of its lane that died.
     Parked,
+    /// The process died whenever it ran, with nothing beside it.
+    KilledProcess,
 }
 
 impl Reason {
@@ -211,6 +213,7 @@ impl Reason {
             Self::Exhausted => "exhausted",
             Self::TransactionEndedByHandler => "transaction_ended_by_handler",
             Self::Parked => "parked",
+            Self::KilledProcess => "killed_process",
         }
     }
 }

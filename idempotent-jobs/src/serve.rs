@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::engine::{Engine, Parts, Routed, redrive, work};
+use crate::engine::{Engine, Parts, Routed, let_go, redrive, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
 use crate::outbox::relay::{Terms, relay};
@@ -223,6 +223,7 @@ async fn consume<S: Store>(
         workers.spawn(work(Arc::clone(&engine)));
     }
     workers.spawn(redrive(Arc::clone(&engine)));
+    workers.spawn(let_go(Arc::clone(&engine)));
     tokio::select! {
         biased;
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
@@ -234,6 +235,7 @@ async fn consume<S: Store>(
     let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
     consumer.stop(budget).await;
     let running = finish(workers, deadline).await;
+    engine.let_go_all().await;
     // After the jobs, for which it goes on to their end.
     if let Some(relaying) = relaying {
         relaying.stop(deadline.saturating_duration_since(Instant::now())).await;

@@ -10,6 +10,7 @@
 //! | `idempotent_jobs_lane_full_total` | counter | `job`, `topic` | times that a message found no room behind the dead letter of its lane, and waited in memory |
 //! | `idempotent_jobs_dead_letter_failures_total` | counter | `job`, `topic` | dead letters that could not be written: their messages wait |
 //! | `idempotent_jobs_redrives_total` | counter | `job`, `outcome` | dead letters that were run again; `outcome` is `redriven`, `duplicate`, `dead`, `retry` (of one that was parked), `transient`, `snoozed`, `waits` (behind a dead letter of its lane) |
+//! | `idempotent_jobs_dead_owners_total` | counter | `topic` | partitions that were assigned after their last owner died |
 //! | `idempotent_jobs_undone_total` | counter | `job`, `topic` | transactions of several messages that were undone, whose messages ran one by one |
 //! | `idempotent_jobs_held_up_total` | counter | `topic`, `partition` | pauses of a partition because one message does not get done |
 //! | `idempotent_jobs_assigned_partitions` | gauge | – | partitions this process owns |
@@ -49,6 +50,8 @@ pub const PARKED: &str = "idempotent_jobs_parked_total";
 pub const LANE_FULL: &str = "idempotent_jobs_lane_full_total";
 /// Dead letters that could not be written, by `job` and `topic`.
 pub const UNBURIED: &str = "idempotent_jobs_dead_letter_failures_total";
+/// Partitions that were assigned after their last owner died, by `topic`.
+pub const DEAD_OWNERS: &str = "idempotent_jobs_dead_owners_total";
 /// Dead letters that were run again, by `job` and `outcome`.
 pub const REDRIVES: &str = "idempotent_jobs_redrives_total";
 /// Transactions of several messages that were undone, by `job` and `topic`.

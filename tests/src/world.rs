@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use idempotent_jobs::__private::Point;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::broker::{Broker, Wire};
 use crate::child::{self, Child};
 use crate::database::{Database, Kind, fresh};
@@ -209,6 +210,25 @@ impl World {
                 seen.describe()
             );
         }
+    }
+
+    /// Waits until every message sent so far has its offset committed, or the child has ended by itself: whether
+    /// it lives.
+    ///
+    /// # Panics
+    /// At the deadline.
+    pub fn outlives(&self, child: &Child) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let (ends, source) = (self.sent().ends.clone(), child.source);
+        self.events.dismiss(source);
+        let settled = |seen: &Seen| ends.iter().all(|((topic, at), end)| seen.is_committed(topic, *at, *end));
+        while !self.events.wait_briefly(LOOK, |seen| settled(seen) || seen.has_ended(source)) {
+            if self.has_committed(&ends) {
+                return true;
+            }
+            assert!(Instant::now() < deadline, "offsets stay behind:\n{}", self.events.seen().describe());
+        }
+        !self.events.seen().has_ended(source)
     }
 
     /// Whether every message sent so far has its offset committed, as the broker says.

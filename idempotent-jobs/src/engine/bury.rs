@@ -28,7 +28,8 @@ impl<S: Store> Engine<S> {
     pub(super) async fn bury(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
         // It takes a connection of its own, and this worker's may be the last.
         desk.clear(self).await;
-        let identity = self.jobs.get(job).and_then(|routed| identity(routed, &task.message));
+        let readable = self.jobs.get(job).filter(|_| !task.progress.is_unreadable(job));
+        let identity = readable.and_then(|routed| identity(routed, &task.message));
         while let Some(death) = task.progress.death(job).cloned() {
             let began = Instant::now();
             match self.store.bury(&self.death(job, task, identity.as_ref(), &death)).await {

@@ -22,6 +22,8 @@ pub(super) struct Desk<S: Store> {
     pub(super) next: Option<Group<Progress>>,
     /// The terms of what this worker runs next of the messages it has.
     pub(super) then: Option<Terms>,
+    /// What this worker has runs alone: nothing else is read or begun meanwhile.
+    pub(super) alone: bool,
 }
 
 struct Open<S: Store> {
@@ -39,7 +41,7 @@ struct Ahead {
 
 impl<S: Store> Default for Desk<S> {
     fn default() -> Self {
-        Self { open: None, next: None, then: None }
+        Self { open: None, next: None, then: None, alone: false }
     }
 }
 
@@ -85,7 +87,7 @@ impl<S: Store> Desk<S> {
     /// Keeps a transaction in which nothing was written. Under the higher isolation levels its
     /// snapshot is taken, and the next claim would meet it.
     pub async fn keep(&mut self, engine: &Engine<S>, tx: S::Tx, terms: Terms) {
-        if S::CHAINS && terms.isolation == Isolation::ReadCommitted {
+        if S::CHAINS && !self.alone && terms.isolation == Isolation::ReadCommitted {
             self.open = Some(Open { tx, terms, claim: None });
         } else {
             engine.store.rollback(tx).await;
@@ -104,7 +106,7 @@ impl<S: Store> Desk<S> {
     }
 
     async fn commit_and_go_on(&mut self, engine: &Engine<S>, tx: S::Tx, budget: Duration) -> Result<(), CommitError> {
-        if !S::CHAINS {
+        if !S::CHAINS || self.alone {
             return engine.store.commit(tx, budget).await;
         }
         if self.then.is_none() {

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Engine;
 use super::desk::Desk;
+use super::execute::forget;
 use super::outcome::{Failure, Outcome};
 use crate::error::JobError;
 use crate::store::{Claim, Claimed, CommitError, Rolled, Store, Terms};
@@ -16,6 +19,7 @@ pub(super) async fn discard<S: Store>(
     tx: S::Tx,
     terms: Terms,
     claim: Claim<'_>,
+    kept: bool,
     error: &JobError,
 ) -> Outcome {
     if engine.store.rollback(tx).await == Rolled::EndedByHandler {
@@ -24,10 +28,16 @@ pub(super) async fn discard<S: Store>(
     // Its time is the database's, not the handler's.
     let budget: Duration = terms.timeout;
     match desk.begin_and_claim(engine, terms, claim, budget).await {
-        Ok((tx, Claimed::Fresh)) => match desk.commit(engine, tx, budget).await {
-            Ok(()) => Outcome::Discarded(S::describe(error.source())),
-            Err(error) => Outcome::uncommitted(error),
-        },
+        Ok((mut tx, Claimed::Fresh)) => {
+            if kept && let Err(failure) = forget(engine, &mut tx, claim, Instant::now() + budget).await {
+                engine.store.rollback(tx).await;
+                return failure.into();
+            }
+            match desk.commit(engine, tx, budget).await {
+                Ok(()) => Outcome::Discarded(S::describe(error.source())),
+                Err(error) => Outcome::uncommitted(error),
+            }
+        }
         Ok((tx, claimed)) => {
             desk.keep(engine, tx, terms).await;
             Outcome::seen(claimed)

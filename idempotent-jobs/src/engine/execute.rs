@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::job::{Job, Payload, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
-use crate::store::{Claimed, CommitError, Rolled, Store};
+use crate::store::{Claim, Claimed, CommitError, Rolled, Store};
 use crate::trace;
 
 /// Runs one attempt: decode, claim, handler, guard, commit.
@@ -31,10 +31,11 @@ pub(super) async fn attempt<S: Store>(
     job: &Routed<S>,
     message: &Arc<Message>,
     attempt: u32,
+    kept: bool,
 ) -> Outcome {
     let spec = job.spec();
     let ends = Instant::now() + spec.timeout;
-    let (tx, prepared, claimed) = match desk.claimed(job, message) {
+    let (mut tx, prepared, claimed) = match desk.claimed(job, message) {
         Some((tx, prepared)) => {
             note(&prepared);
             (tx, prepared, Claimed::Fresh)
@@ -52,6 +53,10 @@ pub(super) async fn attempt<S: Store>(
 
     let ends = ends.max(limit::<S>(&tx, spec));
     let fingerprint = prepared.fingerprint;
+    if kept && let Err(failure) = forget(engine, &mut tx, engine.claim(spec, &prepared, message), ends).await {
+        engine.store.rollback(tx).await;
+        return failure.into();
+    }
     let context = engine.context(spec, message, prepared.key, attempt);
     match enter::<S>(job, tx, prepared.payload, &context, ends).await {
         Left::Done(tx) => {
@@ -61,7 +66,7 @@ pub(super) async fn attempt<S: Store>(
         }
         Left::Failed(tx, error) if error.is_discard() => {
             let claim = engine.claim_of(spec, &context.key, fingerprint, message);
-            discard(engine, desk, tx, terms(spec), claim, &error).await
+            discard(engine, desk, tx, terms(spec), claim, kept, &error).await
         }
         Left::Failed(tx, error) => refused(engine, tx, error).await,
         Left::Lost(failure) => failure.into(),
@@ -71,6 +76,20 @@ pub(super) async fn attempt<S: Store>(
 /// When an attempt has to be over: its time does not run while it waits for a connection.
 pub(super) fn limit<S: Store>(tx: &S::Tx, spec: &Spec) -> Instant {
     Instant::from_std(S::since(tx)) + spec.timeout
+}
+
+/// What was noted of earlier attempts goes with the claim; whoever asks meanwhile finds it held.
+pub(super) async fn forget<S: Store>(
+    engine: &Engine<S>,
+    tx: &mut S::Tx,
+    claim: Claim<'_>,
+    ends: Instant,
+) -> Result<(), Failure> {
+    match timeout_at(ends, engine.store.forget(tx, claim)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure::transient(error.to_string())),
+        Err(_) => Err(Failure::transient("what was noted of earlier attempts could not be deleted in time")),
+    }
 }
 
 /// How a handler left the transaction it was lent.

@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError, Unkeyed};
 pub(super) struct Graves(Mutex<HashMap<u64, Arc<Unmarked>>>);
 
 /// By their offset, one or a few each.
-type Unmarked = HashMap<i64, Vec<Unkeyed>>;
+pub(super) type Unmarked = HashMap<i64, Vec<Unkeyed>>;
 
 /// How long trouble of the database is waited for before its messages are looked at again.
 pub(super) const REST: Duration = Duration::from_millis(500);
@@ -30,7 +30,13 @@ impl Graves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&epoch).cloned()
     }
 
-    fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<Unmarked> {
+    /// Whether a message is known to be no dead letter.
+    pub fn is_clear(&self, task: &Task<Progress>) -> bool {
+        let offset = task.message.coordinates.offset;
+        self.of(task.epoch()).is_some_and(|letters| !letters.contains_key(&offset))
+    }
+
+    pub fn keep(&self, epoch: u64, letters: Vec<Unkeyed>, current: &[u64]) -> Arc<Unmarked> {
         let mut unmarked = Unmarked::new();
         letters.into_iter().for_each(|letter| unmarked.entry(letter.offset).or_default().push(letter));
         let letters = Arc::new(unmarked);

@@ -42,18 +42,22 @@ impl<S: Store> Intake for Engine<S> {
             self.polled();
         }
         let positions = lanes.to_commit(partitions);
+        let epochs = lanes.epochs_of(partitions);
         for partition in partitions {
             lanes.forget(partition);
         }
+        self.owners.leave(&epochs);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
         positions
     }
 
     fn lost(&self, partitions: &[Partition]) {
         let mut lanes = self.lanes();
+        let epochs = lanes.epochs_of(partitions);
         for partition in partitions {
             lanes.forget(partition);
         }
+        self.owners.leave(&epochs);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
     }
 

@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use super::desk::Desk;
 use super::execute::prepare;
 use super::lanes::{Group, Task};
 use super::outcome::Outcome;
@@ -21,6 +22,10 @@ impl<S: Store> Engine<S> {
         let mut tasks = group.tasks;
         let jobs = &self.classes.class(group.class).jobs;
         tasks.iter_mut().for_each(|task| task.progress.open(jobs));
+        // What is a letter without a claim is not read again.
+        if !self.pass_over(&mut tasks, jobs, &mut Desk::default()).await {
+            return self.conclude(tasks, false);
+        }
         let mut found = Some(0);
         for job in jobs {
             found = found.and(self.look_for(*job, &mut tasks).await.map(|more| found.unwrap_or(0) + more));

@@ -3,17 +3,20 @@
 //! Invariant: an offset is handed out for commit only when every job of its message has settled
 //! it. One mutex guards the lanes; it is never held across an await or a call of a user's code.
 
+mod attempts;
 mod bury;
 mod classes;
 mod desk;
 mod discard;
 mod execute;
+mod gate;
 mod graves;
 mod intake;
 mod lanes;
 mod look;
 mod offsets;
 mod outcome;
+mod owners;
 mod pace;
 mod parked;
 mod pass;
@@ -26,6 +29,7 @@ mod settle;
 mod together;
 mod work;
 
+pub(crate) use self::owners::let_go;
 pub(crate) use self::redrive::redrive;
 pub(crate) use self::work::work;
 
@@ -39,6 +43,7 @@ use tokio::sync::{Notify, watch};
 use self::classes::Classes;
 use self::graves::Graves;
 use self::lanes::{Back, Bounds, End, Lanes, Task};
+use self::owners::Owners;
 use self::pace::Pace;
 use self::parked::Parked;
 use self::probe::Probe;
@@ -93,6 +98,7 @@ pub(crate) struct Engine<S: Store> {
     lanes: Mutex<Lanes<Progress>>,
     graves: Graves,
     parked: Parked,
+    owners: Owners,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
@@ -137,6 +143,7 @@ impl<S: Store> Engine<S> {
             lanes: Mutex::new(lanes),
             graves: Graves::default(),
             parked: Parked::default(),
+            owners: Owners::new(),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,

@@ -22,6 +22,7 @@ pub(crate) struct Offsets {
     open: VecDeque<(i64, bool)>,
     watermark: Option<i64>,
     confirmed: Option<i64>,
+    start: Option<i64>,
 }
 
 impl Offsets {
@@ -33,6 +34,7 @@ impl Offsets {
         if self.watermark.is_none() {
             self.watermark = Some(offset);
             self.confirmed = Some(offset);
+            self.start = Some(offset);
         }
         self.open.push_back((offset, false));
         Arrival::New
@@ -51,6 +53,11 @@ impl Offsets {
     /// How many messages are tracked: the first unsettled one and all behind it.
     pub fn span(&self) -> usize {
         self.open.len()
+    }
+
+    /// The first offset that was read.
+    pub fn start(&self) -> Option<i64> {
+        self.start
     }
 
     /// The first offset that is not settled.

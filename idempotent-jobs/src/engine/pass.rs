@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{Instrument, Span};
 
+use super::attempts::Said;
 use super::desk::Desk;
 use super::execute::attempt;
 use super::lanes::{Back, End, Group, Task};
@@ -69,8 +70,9 @@ impl<S: Store> Engine<S> {
     async fn run_job(&self, job: usize, later: &[usize], tasks: &mut [Task<Progress>], desk: &mut Desk<S>) {
         let spec = self.jobs[job].spec();
         let mut from = 0;
+        let single = desk.alone || tasks.iter().any(|task| task.progress.is_kept(job));
         loop {
-            let limit = self.paces[job].fit(spec);
+            let limit = if single { 1 } else { self.paces[job].fit(spec) };
             let chunk = self.chunk(job, limit, tasks, &mut from);
             if chunk.is_empty() {
                 return;
@@ -125,8 +127,17 @@ impl<S: Store> Engine<S> {
 
     /// One attempt in a transaction of its own.
     async fn run_one(&self, job: usize, task: &mut Task<Progress>, desk: &mut Desk<S>) -> Fault {
-        if task.progress.death(job).is_some() {
-            return self.bury(job, task, desk).await;
+        if desk.alone
+            && let Err(fault) = self.note_run(job, task).await
+        {
+            return fault;
+        }
+        if task.progress.death(job).is_none() && task.progress.is_killer(job) {
+            self.accuse(job, task);
+        }
+        let kept = task.progress.is_kept(job);
+        if task.progress.death(job).is_some() || task.progress.given_up.is_some() {
+            return self.end(job, task, Said::nothing(kept), desk).await;
         }
         if let Some(lane) = self.waiting_lane(job, task)
             && let Some(fault) = self.park(job, task, &lane, desk).await
@@ -136,13 +147,26 @@ impl<S: Store> Engine<S> {
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));
         let span = report::span(routed.spec(), &task.message, standing);
         let began = Instant::now();
-        let outcome = attempt(self, desk, routed, &task.message, standing.failures + 1).instrument(span.clone()).await;
+        let outcome =
+            attempt(self, desk, routed, &task.message, standing.failures + 1, kept).instrument(span.clone()).await;
         self.paces[job].ran(began.elapsed(), 1);
-        let fault = outcome.fault();
+        let said = Said::by(&outcome, kept);
         span.in_scope(|| self.enter(job, task, outcome, began));
+        self.end(job, task, said, desk).instrument(span).await
+    }
+
+    /// What an attempt leaves behind: a dead letter, or a note.
+    async fn end(&self, job: usize, task: &mut Task<Progress>, said: Said, desk: &mut Desk<S>) -> Fault {
         match task.progress.death(job) {
-            Some(_) => self.bury(job, task, desk).instrument(span).await,
-            None => fault,
+            Some(_) => {
+                let fault = self.bury(job, task, desk).await;
+                self.note_end(job, task, &Said::nothing(said.kept), desk).await;
+                fault
+            }
+            None => {
+                self.note_end(job, task, &said, desk).await;
+                said.fault
+            }
         }
     }
 

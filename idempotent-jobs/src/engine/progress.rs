@@ -1,10 +1,11 @@
 //! Which jobs a message still has to pass, and how each stands to it. Pure.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::lanes::{Back, End};
-use super::settle::{Death, Standing, Verdict};
+use super::settle::{Death, KILLS, Standing, Verdict};
 use crate::error::Rejection;
+use crate::store::Attempted;
 
 /// What is left to do of a message.
 #[derive(Debug, Default)]
@@ -25,6 +26,18 @@ struct Open {
     due: Option<Instant>,
     /// It is given up, and its dead letter is yet to be written.
     death: Option<Death>,
+    /// Something of it may be kept beside its message: whoever settles it deletes that.
+    kept: bool,
+    /// Processes that died of it.
+    deaths: u32,
+    /// One may have died of it.
+    suspect: bool,
+}
+
+impl Open {
+    fn new(job: usize) -> Self {
+        Self { job, standing: Standing::default(), due: None, death: None, kept: false, deaths: 0, suspect: false }
+    }
 }
 
 /// Transient failures in a row after which a message runs alone: what ails it may be the
@@ -39,10 +52,59 @@ impl Progress {
 
     /// Takes stock before the first attempt.
     pub fn open(&mut self, jobs: &[usize]) {
-        let all = || {
-            jobs.iter().map(|job| Open { job: *job, standing: Standing::default(), due: None, death: None }).collect()
-        };
-        self.open.get_or_insert_with(all);
+        self.open.get_or_insert_with(|| jobs.iter().map(|job| Open::new(*job)).collect());
+    }
+
+    /// Enters what an earlier owner left of it.
+    pub fn recall(&mut self, job: usize, attempted: &Attempted, now: Instant) {
+        let Some(open) = self.find_mut(job) else { return };
+        open.kept = true;
+        open.standing.failures = attempted.failures;
+        open.deaths = attempted.deaths;
+        open.suspect = attempted.deaths > 0 || attempted.runs;
+        open.due = (!attempted.wait.is_zero()).then(|| now + attempted.wait);
+    }
+
+    fn find_mut(&mut self, job: usize) -> Option<&mut Open> {
+        self.open.iter_mut().flatten().find(|open| open.job == job)
+    }
+
+    /// Something of it is kept from now on, or may be.
+    pub fn keep(&mut self, job: usize) {
+        if let Some(open) = self.find_mut(job) {
+            open.kept = true;
+        }
+    }
+
+    /// Whether something of it may be kept.
+    pub fn is_kept(&self, job: usize) -> bool {
+        self.find(job).is_some_and(|open| open.kept)
+    }
+
+    /// How many processes died of it.
+    pub fn deaths(&self, job: usize) -> u32 {
+        self.find(job).map_or(0, |open| open.deaths)
+    }
+
+    /// Whether so many died of it that it is given up.
+    pub fn is_killer(&self, job: usize) -> bool {
+        self.deaths(job) >= KILLS
+    }
+
+    /// Whether the process dies of reading it: the last one did while it was about to be given up.
+    pub fn is_unreadable(&self, job: usize) -> bool {
+        self.deaths(job) > KILLS
+    }
+
+    /// Whether any process may have died of it.
+    pub fn is_suspect(&self) -> bool {
+        self.open.iter().flatten().any(|open| open.suspect)
+    }
+
+    /// How long it is still to wait.
+    pub fn wait(&self, job: usize, now: Instant) -> Duration {
+        let due = self.find(job).and_then(|open| open.due);
+        due.map(|due| due.saturating_duration_since(now)).unwrap_or_default()
     }
 
     fn find(&self, job: usize) -> Option<&Open> {
@@ -70,7 +132,7 @@ impl Progress {
 
     /// It is not given up after all.
     pub fn revive(&mut self, job: usize) {
-        if let Some(open) = self.open.iter_mut().flatten().find(|open| open.job == job) {
+        if let Some(open) = self.find_mut(job) {
             open.death = None;
         }
     }

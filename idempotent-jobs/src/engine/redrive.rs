@@ -4,6 +4,7 @@
 //! until that commits, and once. One that fails again is open again; one that was parked, and is run for the first time, has all
 //! attempts of its job first.
 
+mod noted;
 mod route;
 mod run;
 
@@ -123,7 +124,7 @@ impl<S: Store> Engine<S> {
                     continue;
                 }
                 let standing = rest.map(|rest| rest.standing).unwrap_or_default();
-                match self.redrive_one(letter, standing).await {
+                match self.redrive_noted(letter, standing).await {
                     After::Rests(standing, wait) => {
                         resting.insert(letter.id, Rest { until: Instant::now() + wait, standing });
                     }
@@ -220,20 +221,23 @@ impl<S: Store> Engine<S> {
         let claims = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
         while !*self.stopping.borrow() {
+            let claim = identity
+                .as_ref()
+                .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
             let death = store::Death {
                 group: &self.group,
                 job: job.map(|job| job.spec().name),
                 message,
-                claim: identity
-                    .as_ref()
-                    .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message)),
+                claim,
                 reason: rejection.reason,
                 error: &rejection.detail,
                 attempts,
                 copy_to,
                 lane: None,
             };
-            match self.store.reopen(id, &death).await {
+            let first = copy_to.is_some().then_some(&death);
+            let again = store::Again { rejection, attempts, claim, first };
+            match self.store.reopen(id, &again).await {
                 Ok(_) if copy_to.is_some() => return self.bell.notify_one(),
                 Ok(_) => return,
                 Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),

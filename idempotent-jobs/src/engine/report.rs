@@ -73,7 +73,9 @@ impl<S: Store> Engine<S> {
     /// The message cannot be processed: everything stops before its offset.
     pub(super) fn give_up(&self, message: &Message, job: Option<&Routed<S>>, Rejection { reason, detail }: Rejection) {
         let none = || "-".to_owned();
-        let key = job.and_then(|job| prepare(job, message).ok()).map_or_else(none, |prepared| prepared.key.hash());
+        // What kills by being read is not read again.
+        let readable = job.filter(|_| reason != Reason::KilledProcess);
+        let key = readable.and_then(|job| prepare(job, message).ok()).map_or_else(none, |prepared| prepared.key.hash());
         let job = job.map_or_else(none, |job| job.spec().name.to_owned());
         self.fail(Error::Stopped { at: message.coordinates.clone(), job, key, reason, detail });
     }

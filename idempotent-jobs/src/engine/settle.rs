@@ -80,6 +80,23 @@ fn failed(failure: &Failure, spec: &Spec, standing: Standing, random: f64) -> Ve
     Verdict::Again(Standing { failures, stumbles: 0 }, spec.backoff.delay(failures, random))
 }
 
+/// Processes that died in a message that ran with nothing beside it, before it is given up.
+pub(super) const KILLS: u32 = 3;
+
+/// What a message is told that killed its process so often.
+pub(super) fn kills(deaths: u32) -> Rejection {
+    let detail = format!(
+        "{deaths} processes died in a row while this message ran: look for an abort, a stack overflow or too much \
+         memory in its handler, or in reading it"
+    );
+    Rejection::new(Reason::KilledProcess, detail)
+}
+
+/// What follows for it.
+pub(super) fn killed(spec: &Spec, standing: Standing, deaths: u32) -> Verdict {
+    give_up(kills(deaths), spec, standing.failures.saturating_add(deaths))
+}
+
 fn give_up(rejection: Rejection, spec: &Spec, attempts: u32) -> Verdict {
     match spec.fates.of(rejection.reason) {
         Fate::DeadLetter => Verdict::Bury(Death { rejection, attempts }),

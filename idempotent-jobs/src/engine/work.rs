@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::desk::Desk;
+use super::gate::{self, Pass};
 use super::lanes::{Group, Next};
 use super::{Engine, Progress, Routed};
 use crate::message::Message;
@@ -13,9 +14,17 @@ use crate::store::Store;
 /// Works until the engine stops.
 pub(crate) async fn work<S: Store>(engine: Arc<Engine<S>>) {
     let mut desk = Desk::default();
-    while let Some(group) = engine.next(&mut desk).await {
+    while let Some(mut group) = engine.next(&mut desk).await {
+        if !engine.take_over(&mut group, &mut desk).await {
+            engine.conclude(group.tasks, false);
+            continue;
+        }
+        let _pass = engine.gate(&group, &mut desk).await;
         if engine.classes.class(group.class).jobs.is_empty() {
             engine.unrouted(group.tasks, &mut desk).await;
+        } else if group.looking && desk.alone {
+            // Reading many together would not tell which of them kills.
+            engine.conclude(group.tasks, true);
         } else if group.looking {
             // It takes a connection of its own, and this worker's may be the last.
             desk.clear(&engine).await;
@@ -30,6 +39,18 @@ pub(crate) async fn work<S: Store>(engine: Arc<Engine<S>>) {
 const ASLEEP: Duration = Duration::from_millis(50);
 
 impl<S: Store> Engine<S> {
+    /// Waits until these messages may run: beside others, or alone where one of them may kill the process.
+    async fn gate(&self, group: &Group<Progress>, desk: &mut Desk<S>) -> Pass {
+        desk.alone = self.is_suspect(group);
+        if !desk.alone
+            && let Some(pass) = gate::try_beside()
+        {
+            return pass;
+        }
+        desk.clear(self).await;
+        if desk.alone { gate::alone().await } else { gate::beside().await }
+    }
+
     /// The next messages to run; `None` once the engine stops.
     async fn next(&self, desk: &mut Desk<S>) -> Option<Group<Progress>> {
         if let Some(group) = desk.next.take() {
@@ -111,7 +132,10 @@ impl<S: Store> Engine<S> {
     pub(super) fn first_of(&self, group: &Group<Progress>) -> Option<(&Routed<S>, Option<Arc<Message>>)> {
         let jobs = &self.classes.class(group.class).jobs;
         let job = &self.jobs[*jobs.first().filter(|_| !group.looking)?];
-        let alone = jobs.len() == 1 && group.tasks.len() == 1 && group.tasks[0].progress.is_new();
+        let task = &group.tasks[0];
+        let alone = jobs.len() == 1 && group.tasks.len() == 1 && task.progress.is_new();
+        // Its claim is made ahead, for which it is read.
+        let alone = alone && self.owners.is_clear(task) && self.graves.is_clear(task);
         Some((job, alone.then(|| Arc::clone(&group.tasks[0].message))))
     }
 }

@@ -10,6 +10,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Connection, Database, Error, SqlSafeStr, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+use super::attempts::AttemptSql;
 use super::enqueue::Waiting;
 use super::letters::LetterSql;
 use super::outcome::Stored;
@@ -25,7 +26,7 @@ pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Opti
 /// A database's own SQL and its own answers.
 ///
 /// Implemented for the databases of this crate, and by nothing else.
-pub trait Dialect: LetterSql + ParkSql + fmt::Debug {
+pub trait Dialect: LetterSql + ParkSql + AttemptSql + fmt::Debug {
     /// The handle's name as users write it.
     const HANDLE: &'static str;
     /// The database's name in messages.

@@ -12,6 +12,7 @@
 //! anything is in doubt is closed.
 
 mod answers;
+mod attempts;
 mod claims;
 mod commit;
 mod describe;
@@ -52,11 +53,12 @@ use crate::message::Coordinates;
 
 pub use self::answers::Transacted;
 pub(crate) use self::answers::{Asked, Given, Part};
+pub use self::attempts::{Attempted, Note, Taken, Taking, Tried};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 pub use self::letters::{
-    Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
+    Again, Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
     Requested, Unkeyed, open_letters,
 };
 pub use self::operate::{Operate, SetAside, open_operate};
@@ -335,6 +337,28 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// else when they come again.
     fn unkeyed(&self, group: &str, from: &Coordinates)
     -> impl Future<Output = Result<Vec<Unkeyed>, StoreError>> + Send;
+    /// Writes who owns partitions from now on, in one transaction, and finds out what their earlier owners left.
+    /// `process` is what the names of all owners of this process begin with, and no other's. Takes a
+    /// connection as `begin` does.
+    fn take_over(
+        &self,
+        group: &str,
+        process: &str,
+        takings: &[Taking<'_>],
+    ) -> impl Future<Output = Result<Vec<Taken>, StoreError>> + Send;
+    /// The end of what [`take_over`](Self::take_over) wrote, where it is still this owner's.
+    fn let_go(&self, group: &str, owned: &[Taking<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Writes what is to be remembered of an attempt, in a transaction of its own. Takes a connection as
+    /// `begin` does.
+    fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Notes that a dead letter is about to be run again by this process: how many died of it. `None`: it is
+    /// not to be run, or another process has it.
+    fn note_redrive(&self, id: i64, process: &str) -> impl Future<Output = Result<Option<u32>, StoreError>> + Send;
+    /// Notes the end of its run; whether it is to be run `again`.
+    fn redrive_ended(&self, id: i64, process: &str, again: bool)
+    -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Deletes what was noted of a claim's message, once this transaction is committed, and holds it until then.
+    fn forget(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job
     /// took: up to [`REQUESTS`] behind a number, in the order of theirs.
     fn requested(
@@ -367,7 +391,7 @@ pub trait Store: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Opens a letter again whose message died again after so many attempts more, in a transaction of its own; with
     /// its key claimed as dead, if it has one by now. Whether it was still requested.
-    fn reopen(&self, id: i64, death: &Death<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn reopen(&self, id: i64, again: &Again<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// When it had a connection: what waits for one has not begun.
     fn since(tx: &Self::Tx) -> Instant;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.

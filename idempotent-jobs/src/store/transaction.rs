@@ -13,8 +13,9 @@ use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
 use super::{
-    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Parking, Requested,
-    Rolled, Store, StoreError, Terms, Unkeyed, claims, commit, fault, letters, parked, register,
+    Again, Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Note, Parking,
+    Requested, Rolled, Store, StoreError, Taken, Taking, Terms, Tried, Unkeyed, attempts, claims, commit, fault,
+    letters, parked, register,
 };
 use crate::context::Isolation;
 use crate::message::Coordinates;
@@ -32,6 +33,8 @@ pub(super) const BESIDE: Terms = Terms { isolation: Isolation::ReadCommitted, ti
 
 /// Those of a message that is parked: whoever runs the head of its lane has that locked meanwhile, and it waits in memory.
 const PARKING: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(2) };
+/// The terms of a note: whoever waits for it lets others wait.
+const NOTING: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(5) };
 
 const CLAIMING: &str = "claiming the key";
 
@@ -214,6 +217,46 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         found.inspect(|_| lease.give_back())
     }
 
+    async fn take_over(&self, group: &str, process: &str, takings: &[Taking<'_>]) -> Result<Vec<Taken>, StoreError> {
+        let mut tx = self.begin(BESIDE).await?;
+        let taking = attempts::take_over::<DB>(tx.parts().0, group, process, takings);
+        let taken = within(BESIDE.timeout, attempts::TAKING, taking).await?;
+        self.end(tx, attempts::TAKING).await.map(|()| taken)
+    }
+
+    async fn let_go(&self, group: &str, owned: &[Taking<'_>]) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(BESIDE).await?;
+        within(BESIDE.timeout, attempts::LETTING, attempts::let_go::<DB>(tx.parts().0, group, owned)).await?;
+        self.end(tx, attempts::LETTING).await
+    }
+
+    async fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> Result<(), StoreError> {
+        let mut tx = self.begin(NOTING).await?;
+        within(NOTING.timeout, attempts::NOTING, attempts::note::<DB>(tx.parts().0, tried, note)).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
+    async fn note_redrive(&self, id: i64, process: &str) -> Result<Option<u32>, StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::note_redrive(tx.parts().0, id, process).await.map_err(failed) };
+        let deaths = within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await.map(|()| deaths)
+    }
+
+    async fn redrive_ended(&self, id: i64, process: &str, again: bool) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::redrive_ended(tx.parts().0, id, process, again).await.map_err(failed) };
+        within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
+    async fn forget(&self, tx: &mut Tx<DB>, claim: Claim<'_>) -> Result<(), StoreError> {
+        let forgotten = DB::forget(tx.parts().0, claim.group, claim.job, claim.at).await;
+        forgotten.map_err(|error| StoreError::driver::<DB>(attempts::NOTING, error))
+    }
+
     async fn requested(
         &self,
         after: i64,
@@ -248,9 +291,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         within(BESIDE.timeout, letters::TAKING, letters::redriven::<DB>(tx.parts().0, id, detail)).await
     }
 
-    async fn reopen(&self, id: i64, death: &Death<'_>) -> Result<bool, StoreError> {
+    async fn reopen(&self, id: i64, again: &Again<'_>) -> Result<bool, StoreError> {
         let mut tx = self.begin_aside(BESIDE).await?;
-        let reopening = letters::reopen::<DB>(tx.parts().0, id, death);
+        let reopening = letters::reopen::<DB>(tx.parts().0, id, again);
         let reopened = within(BESIDE.timeout, letters::REOPENING, reopening).await?;
         self.end(tx, letters::REOPENING).await.map(|()| reopened)
     }

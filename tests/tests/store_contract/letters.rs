@@ -1,7 +1,8 @@
 //! Dead letters.
 
 use idempotent_jobs::__private::store::{
-    Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rolled, Store, open_letters,
+    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rejection, Rolled, Store,
+    open_letters,
 };
 use idempotent_jobs::{Coordinates, Headers, Reason};
 
@@ -210,7 +211,8 @@ pub async fn a_letter_that_gains_a_key_is_found_by_it<B: Bed>(bed: &B) {
     let operator = open_letters(bed.url()).await.expect("opens");
     let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
     assert!(asked.expect("asks"));
-    let keyed = Death { attempts: 0, ..death(&seen, &unread, Reason::Tombstone) };
+    let rejection = Rejection::new(Reason::Tombstone, "nothing is in it");
+    let keyed = Again { rejection: &rejection, attempts: 0, claim: Some(seen.claim()), first: None };
     assert!(store.reopen(letter.id, &keyed).await.expect("opens"));
     let again = letters(bed).await.remove(0);
     assert_eq!(
@@ -246,8 +248,8 @@ pub async fn one_that_dies_again_is_the_same_letter<B: Bed>(bed: &B) {
     let seen = message("[1]", 5);
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
-    let message = odd(&seen.at);
-    let dies = Death { attempts: 1, error: "no such account", ..death(&seen, &message, Reason::Terminal) };
+    let rejection = Rejection::new(Reason::Terminal, "no such account");
+    let dies = Again { rejection: &rejection, attempts: 1, claim: Some(seen.claim()), first: None };
     assert!(store.reopen(letter.id, &dies).await.expect("opens"));
     assert!(!store.reopen(letter.id, &dies).await.expect("looks"), "it is open already");
     let again = letters(bed).await.remove(0);

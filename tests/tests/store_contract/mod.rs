@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test target uses the part that its database needs")]
 
+mod attempts;
 pub mod enqueue;
 pub mod lanes;
 mod letters;
@@ -22,6 +23,7 @@ use idempotent_jobs::__private::store::{
 };
 use idempotent_jobs::Coordinates;
 
+pub use self::attempts::*;
 pub use self::enqueue::*;
 pub use self::letters::*;
 pub use self::parked::*;
@@ -741,6 +743,11 @@ macro_rules! contract {
             a_letter_that_gains_a_key_is_found_by_it
             a_transaction_begins_when_it_has_a_connection
             one_that_dies_again_is_the_same_letter
+            con_08_a_partition_is_its_last_owners_until_that_lets_go
+            ret_01_attempts_are_kept_for_the_next_owner
+            only_who_died_in_a_message_accuses_it
+            con_08_who_still_runs_did_not_die
+            a_note_goes_with_what_settles_its_message
         }
     };
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use idempotent_jobs::__private::store::{
-    Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, ParkedLane, Parking, Store,
-    open_letters,
+    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, ParkedLane, Parking,
+    Rejection, Store, open_letters,
 };
 use idempotent_jobs::Reason;
 use rand::rngs::StdRng;
@@ -52,8 +52,8 @@ pub async fn runs<B: Bed>(store: &B::Store, id: i64, offset: i64, well: bool) ->
         store.commit(tx, BUDGET).await.expect("commits");
     } else {
         store.rollback(tx).await;
-        let message = odd(&seen.at);
-        let again = Death { attempts: 1, error: "still not", ..death(&seen, &message, Reason::Terminal) };
+        let rejection = Rejection::new(Reason::Terminal, "still not");
+        let again = Again { rejection: &rejection, attempts: 1, claim: Some(seen.claim()), first: None };
         assert!(store.reopen(id, &again).await.expect("opens"));
     }
     true
@@ -258,7 +258,8 @@ pub async fn ret_01_a_letter_that_was_decided_on_parks_nothing_when_it_comes_aga
         // Whoever wants a skipped one after all gets it run, and nobody waits for it.
         let from = [LetterState::Skipped];
         assert!(operator.change(lane.head, &from, LetterState::Requested, "ann").await.expect("is asked"));
-        let again = Death { reason: Reason::Terminal, attempts: 1, error: "still not", ..lost };
+        let rejection = Rejection::new(Reason::Terminal, "still not");
+        let again = Again { rejection: &rejection, attempts: 1, claim: None, first: None };
         assert!(store.reopen(lane.head, &again).await.expect("opens"));
         assert_eq!(comes::<B>(&store, 9).await.expect("looks"), Parking::Free);
     }

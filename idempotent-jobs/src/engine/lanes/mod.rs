@@ -13,7 +13,7 @@ use std::time::Instant;
 use self::assignment::Assignment;
 use super::offsets::Arrival;
 use crate::kafka::{Partition, Position, Room};
-use crate::message::Message;
+use crate::message::{Coordinates, Message};
 
 /// What may be kept before a partition is paused; it is resumed at half of it.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +68,14 @@ pub(crate) struct Group<P> {
     pub tasks: Vec<Task<P>>,
     /// Only to find out which of them were seen before.
     pub looking: bool,
+}
+
+/// Where an assignment begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub epoch: u64,
+    /// The first message that was read.
+    pub from: Coordinates,
 }
 
 /// How a message comes back from a worker.
@@ -216,6 +224,20 @@ impl<P: Default> Lanes<P> {
     /// The first offset of the message's assignment that is not settled, if it goes on.
     pub fn first(&self, task: &Task<P>) -> Option<i64> {
         self.assignments.get(&task.partition).filter(|it| it.epoch == task.epoch)?.offsets.first()
+    }
+
+    /// Where the assignments that have a message begin.
+    pub fn starts(&self) -> Vec<Start> {
+        let start = |(partition, assignment): (&Partition, &Assignment<P>)| {
+            let (topic, offset) = (Arc::clone(&partition.topic), assignment.offsets.start()?);
+            Some(Start { epoch: assignment.epoch, from: Coordinates { topic, partition: partition.number, offset } })
+        };
+        self.assignments.iter().filter_map(start).collect()
+    }
+
+    /// The epochs of these partitions.
+    pub fn epochs_of(&self, partitions: &[Partition]) -> Vec<u64> {
+        partitions.iter().filter_map(|partition| self.assignments.get(partition)).map(|it| it.epoch).collect()
     }
 
     /// The assignments that go on.

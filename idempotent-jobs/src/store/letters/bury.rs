@@ -35,6 +35,9 @@ pub(in crate::store) async fn bury<DB: Dialect>(
         };
     }
     let written = DB::write(conn, death).await.map_err(failed)?;
+    if let Some(job) = death.job {
+        DB::forget(conn, death.group, job, &death.message.coordinates).await.map_err(failed)?;
+    }
     if written && let Some(topic) = death.copy_to {
         // One that waits there already is the same: it is of these coordinates.
         DB::enqueue(conn, &[copy(death, topic)], &[]).await.map_err(failed)?;

@@ -19,7 +19,7 @@ use sqlx::{Database, Error};
 
 use super::outcome::Stored;
 use super::{Claim, Claimed};
-use crate::error::Reason;
+use crate::error::{Reason, Rejection};
 use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
@@ -47,6 +47,19 @@ pub struct Death<'a> {
     pub copy_to: Option<&'a str>,
     /// Its lane, if the later messages of that are to wait behind it.
     pub lane: Option<[u8; 32]>,
+}
+
+/// Why a letter is open again.
+#[derive(Clone, Copy)]
+pub struct Again<'a> {
+    /// Which rule its message broke this time, and what was found.
+    pub rejection: &'a Rejection,
+    /// How often its job was entered since it was requested.
+    pub attempts: u32,
+    /// The claim its message would make, if it has a key and nobody else that one.
+    pub claim: Option<Claim<'a>>,
+    /// It dies for the first time, having waited for another: what its copy is made of.
+    pub first: Option<&'a Death<'a>>,
 }
 
 /// What became of a message that was given up.
@@ -243,7 +256,7 @@ pub trait LetterSql: Database {
         detail: Option<&str>,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
     /// One that was run again died again, after so many attempts more: writes why, beside [`change_letter`](Self::change_letter).
-    fn died(conn: &mut Self::Connection, id: i64, death: &Death<'_>) -> impl Future<Output = Result<(), Error>> + Send;
+    fn died(conn: &mut Self::Connection, id: i64, again: &Again<'_>) -> impl Future<Output = Result<(), Error>> + Send;
     /// One that had no key has this one by now, unless another letter of that content is there.
     fn key_letter(
         conn: &mut Self::Connection,

@@ -3,7 +3,7 @@
 use sqlx::{Database, Error};
 
 use super::copy::copy;
-use super::{DeadLetter, Death, LetterState, Requested, Unkeyed};
+use super::{Again, DeadLetter, LetterState, Requested, Unkeyed};
 use crate::message::Coordinates;
 use crate::store::dialect::Dialect;
 use crate::store::outcome::judge;
@@ -105,20 +105,20 @@ pub(in crate::store) async fn supersede<DB: Dialect>(
 pub(in crate::store) async fn reopen<DB: Dialect>(
     conn: &mut <DB as Database>::Connection,
     id: i64,
-    death: &Death<'_>,
+    again: &Again<'_>,
 ) -> Result<bool, StoreError> {
     let failed = |error: Error| StoreError::driver::<DB>(REOPENING, error);
-    let (from, detail) = ([LetterState::Requested], format!("{}: {}", death.reason, death.error));
+    let (from, detail) = ([LetterState::Requested], format!("{}: {}", again.rejection.reason, again.rejection.detail));
     if !DB::change_letter(conn, id, &from, LetterState::Open, None, Some(&detail)).await.map_err(failed)? {
         return Ok(false);
     }
-    DB::died(conn, id, death).await.map_err(failed)?;
-    if let Some(claim) = &death.claim
+    DB::died(conn, id, again).await.map_err(failed)?;
+    if let Some(claim) = &again.claim
         && DB::insert_dead(conn, claim).await.map_err(failed)?
     {
         DB::key_letter(conn, id, claim).await.map_err(failed)?;
     }
-    if let Some(topic) = death.copy_to {
+    if let Some((death, topic)) = again.first.and_then(|death| Some((death, death.copy_to?))) {
         DB::enqueue(conn, &[copy(death, topic)], &[]).await.map_err(failed)?;
     }
     Ok(true)

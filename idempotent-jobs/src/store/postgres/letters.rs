@@ -7,8 +7,8 @@ use super::claim::stored;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Unkeyed, cleaned, digest, instant,
-    state,
+    Again, Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Unkeyed, cleaned, digest,
+    instant, state,
 };
 use crate::store::outcome::Stored;
 
@@ -202,14 +202,14 @@ impl LetterSql for Postgres {
         Ok(changed == 1)
     }
 
-    async fn died(conn: &mut PgConnection, id: i64, death: &Death<'_>) -> Result<(), Error> {
+    async fn died(conn: &mut PgConnection, id: i64, again: &Again<'_>) -> Result<(), Error> {
         sqlx::query(
             "UPDATE idempotent_jobs.dead_letters SET reason = $2, error = $3, attempts = attempts + $4 WHERE id = $1",
         )
         .bind(id)
-        .bind(death.reason.as_str())
-        .bind(cleaned(death.error))
-        .bind(i32::try_from(death.attempts).unwrap_or(i32::MAX))
+        .bind(again.rejection.reason.as_str())
+        .bind(cleaned(&again.rejection.detail))
+        .bind(i32::try_from(again.attempts).unwrap_or(i32::MAX))
         .execute(conn)
         .await
         .map(drop)

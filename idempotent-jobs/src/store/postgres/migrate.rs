@@ -9,11 +9,12 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 4] = [
+const KNOWN: [Migration; 5] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
     Migration { version: 4, sql: include_str!("../../../migrations/postgres/0004_parked.sql") },
+    Migration { version: 5, sql: include_str!("../../../migrations/postgres/0005_attempts.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.
@@ -139,7 +140,10 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
          ('sealed', 'SELECT'), ('sealed', 'INSERT'), ('sealed', 'DELETE'), \
          ('dead_letters', 'SELECT'), ('dead_letters', 'INSERT'), ('dead_letters', 'UPDATE'), \
          ('dead_letter_history', 'SELECT'), ('dead_letter_history', 'INSERT'), \
-         ('parked', 'SELECT'), ('parked', 'INSERT'), ('parked', 'UPDATE'), ('parked', 'DELETE')) v(t, p) \
+         ('parked', 'SELECT'), ('parked', 'INSERT'), ('parked', 'UPDATE'), ('parked', 'DELETE'), \
+         ('attempts', 'SELECT'), ('attempts', 'INSERT'), ('attempts', 'UPDATE'), ('attempts', 'DELETE'), \
+         ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), \
+         ('redrives', 'SELECT'), ('redrives', 'INSERT'), ('redrives', 'UPDATE'), ('redrives', 'DELETE')) v(t, p) \
          WHERE NOT has_table_privilege('idempotent_jobs.' || t, p)",
     )
     .fetch_all(&mut *conn)

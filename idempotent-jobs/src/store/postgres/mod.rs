@@ -1,6 +1,7 @@
 //! PostgreSQL, 14 and later.
 
 mod answers;
+mod attempts;
 mod claim;
 mod claims;
 mod enqueue;

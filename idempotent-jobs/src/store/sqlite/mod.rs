@@ -1,6 +1,7 @@
 //! SQLite, one writer connection a process.
 
 mod answers;
+mod attempts;
 mod claim;
 mod claims;
 mod enqueue;

@@ -31,6 +31,16 @@ enum Does {
     Terminal,
     /// A payload that cannot be read.
     Unreadable,
+    /// An error, in every attempt.
+    Fail,
+    /// Not before so many milliseconds have passed, whenever it is asked.
+    Snooze(u64),
+    /// The end of the process.
+    Abort,
+    Overflow,
+    Exhaust,
+    /// The same, while the payload is read.
+    AbortReader,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -52,6 +62,7 @@ struct Work {
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Does, D::Error> {
     match Does::deserialize(deserializer)? {
         Does::Unreadable if env::var_os("CHILD_GOOD").is_none() => Err(D::Error::custom("not by this version")),
+        Does::AbortReader if env::var_os("CHILD_GOOD").is_none() => std::process::abort(),
         does => Ok(does),
     }
 }
@@ -80,7 +91,22 @@ macro_rules! job {
         async fn $name(tx: &mut $tx, work: Work, meta: Meta) -> JobResult {
             const JOB: &str = stringify!($name);
             match asked(&work) {
-                Does::Plain | Does::Unreadable => {}
+                Does::Plain | Does::Unreadable | Does::AbortReader => {}
+                Does::Fail => {
+                    println!("attempt {} of {}", meta.attempt, work.id);
+                    return Err("the handler says no".into());
+                }
+                Does::Snooze(millis) => {
+                    println!("snoozes {}", work.id);
+                    return Err(JobError::snooze(Duration::from_millis(millis)));
+                }
+                Does::Abort => {
+                    $effect(tx, JOB, work.id, &meta).await?;
+                    std::process::abort();
+                }
+                Does::Overflow => println!("{}", overflow(work.id)),
+                // More than any machine has.
+                Does::Exhaust => println!("{}", Vec::<u8>::with_capacity(isize::MAX as usize).len()),
                 Does::Terminal => return Err(JobError::terminal("no retry can help")),
                 Does::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
                 Does::Swallow => {
@@ -115,6 +141,12 @@ macro_rules! job {
             Ok($effect(tx, JOB, work.id, &meta).await?)
         }
     };
+}
+
+#[expect(unconditional_recursion, reason = "the stack is to overflow")]
+fn overflow(depth: i64) -> i64 {
+    let room = std::hint::black_box([depth; 128]);
+    room[0] + overflow(room[1] + 1)
 }
 
 fn told(error: impl Error) -> String {

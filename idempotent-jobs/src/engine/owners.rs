@@ -1,0 +1,340 @@
+//! Who owns a partition, and what its earlier owners died of.
+//!
+//! Invariant: before the first message of an assignment is read or run, a row says whose it is, and it is
+//! deleted only by that owner, when it lets go. So whoever is assigned a partition and finds another's row knows
+//! that this owner died, or sleeps. An owner that died says nothing of any message: only when several
+//! died in a row at one position are its messages *suspect*, and run alone, each noted before it is read.
+//! Only who dies in a message that was noted so accuses it (`attempts`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::desk::Desk;
+use super::lanes::{Group, Start, Task};
+use super::{Engine, Progress, SPAN};
+use crate::message::{Coordinates, Message};
+use crate::store::{Attempted, Store, StoreError, Taken, Taking};
+use crate::telemetry;
+
+/// Owners that died in a row at one position, before its messages are suspect. The first may have been
+/// killed by a person.
+const SUSPECT_FROM: u32 = 2;
+
+/// How long messages are suspect after their partition was assigned. A killer that is not met in this time
+/// kills once more, and what was done meanwhile is done.
+const SUSPECT_FOR: Duration = Duration::from_secs(60);
+
+/// How long trouble of the database is waited for before it is asked again.
+const REST: Duration = Duration::from_millis(500);
+
+/// How long letting go may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(super) struct Owners {
+    /// What the names of this process's owners begin with.
+    process: String,
+    held: Mutex<Held>,
+    /// One asks at a time, for all.
+    asking: tokio::sync::Mutex<()>,
+    /// Rung whenever one has its answer.
+    told: Notify,
+    /// Something is to be let go.
+    left: Notify,
+}
+
+#[derive(Default)]
+struct Held {
+    /// By epoch.
+    owned: HashMap<u64, Arc<Owned>>,
+    leaving: Vec<Arc<Owned>>,
+}
+
+/// An assignment whose row is written.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub owner: String,
+    from: Coordinates,
+    suspect: Option<Suspect>,
+    attempts: Vec<Attempted>,
+}
+
+/// Messages below this offset are suspect, until this instant.
+#[derive(Debug, Clone, Copy)]
+struct Suspect {
+    below: i64,
+    until: Instant,
+}
+
+impl Owned {
+    fn new(start: &Start, owner: String, taken: Taken, now: Instant) -> Self {
+        let suspect = (taken.deaths >= SUSPECT_FROM)
+            .then(|| Suspect { below: start.from.offset.saturating_add(SPAN as i64), until: now + SUSPECT_FOR });
+        Self { owner, from: start.from.clone(), suspect, attempts: taken.attempts }
+    }
+
+    fn is_suspect(&self, offset: i64, now: Instant) -> bool {
+        self.suspect.is_some_and(|suspect| offset < suspect.below && now < suspect.until)
+    }
+
+    /// What is known of a message.
+    fn of<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a Attempted> {
+        self.attempts.iter().filter(|attempted| attempted.is(message))
+    }
+}
+
+impl Owners {
+    pub fn new() -> Self {
+        let process = format!("{:032x}/", rand::random::<u128>());
+        Self {
+            process,
+            held: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            told: Notify::new(),
+            left: Notify::new(),
+        }
+    }
+
+    /// What this process calls itself in an assignment.
+    pub fn name(&self, epoch: u64) -> String {
+        format!("{}{epoch}", self.process)
+    }
+
+    /// What the names of all its assignments begin with.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The assignment a message came with, if its row is written.
+    pub fn of(&self, epoch: u64) -> Option<Arc<Owned>> {
+        self.held().owned.get(&epoch).cloned()
+    }
+
+    /// Whether all that is known of a message is that nothing is wrong with it.
+    pub fn is_clear(&self, task: &Task<Progress>) -> bool {
+        let Some(owned) = self.of(task.epoch()) else { return false };
+        let offset = task.message.coordinates.offset;
+        let is_known = owned.attempts.iter().any(|attempted| attempted.offset == offset);
+        !is_known && !owned.is_suspect(offset, Instant::now())
+    }
+
+    /// These assignments are over.
+    pub fn leave(&self, epochs: &[u64]) {
+        let mut held = self.held();
+        let left: Vec<_> = epochs.iter().filter_map(|epoch| held.owned.remove(epoch)).collect();
+        held.leaving.extend(left);
+        drop(held);
+        self.left.notify_one();
+    }
+
+    fn keep(&self, owned: Vec<(u64, Owned)>, current: &[u64]) {
+        let mut held = self.held();
+        // One that was followed by another without a word left its row to that.
+        held.owned.retain(|epoch, _| current.contains(epoch));
+        for (epoch, owned) in owned {
+            if current.contains(&epoch) {
+                held.owned.insert(epoch, Arc::new(owned));
+            } else {
+                held.leaving.push(Arc::new(owned));
+            }
+        }
+        drop(held);
+        self.left.notify_one();
+    }
+
+    fn lacks(&self, group: &Group<Progress>) -> bool {
+        let held = self.held();
+        group.tasks.iter().any(|task| !held.owned.contains_key(&task.epoch()))
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// Writes whose the messages' partitions are, and finds out what is known of these messages. `false`: nobody
+    /// knows, and nothing may be read or run.
+    pub(super) async fn take_over(&self, group: &mut Group<Progress>, desk: &mut Desk<S>) -> bool {
+        if self.owners.lacks(group) {
+            // It takes a connection of its own, and this worker's may be the last.
+            desk.clear(self).await;
+            if let Err(error) = self.be_told(group).await {
+                tracing::warn!(%error, "who owned a partition before is not known yet: it waits");
+                self.rest(REST).await;
+                return false;
+            }
+        }
+        self.recall(group);
+        true
+    }
+
+    /// Asks, or waits for whoever does. Who waited goes on as soon as its own is known, and not in the order in
+    /// which they waited: messages behind these would be far ahead otherwise.
+    async fn be_told(&self, group: &Group<Progress>) -> Result<(), StoreError> {
+        loop {
+            let told = self.owners.told.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if !self.owners.lacks(group) {
+                return Ok(());
+            }
+            if let Ok(asking) = self.owners.asking.try_lock() {
+                let asked = self.ask().await;
+                drop(asking);
+                self.owners.told.notify_waiters();
+                return asked;
+            }
+            told.await;
+        }
+    }
+
+    /// Of every assignment that has a message and was not asked for.
+    async fn ask(&self) -> Result<(), StoreError> {
+        let mut starts = self.lanes().starts();
+        {
+            let held = self.owners.held();
+            starts.retain(|start| !held.owned.contains_key(&start.epoch));
+        }
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let owners: Vec<String> = starts.iter().map(|start| self.owners.name(start.epoch)).collect();
+        let takings: Vec<Taking<'_>> =
+            starts.iter().zip(&owners).map(|(start, owner)| Taking { from: &start.from, owner }).collect();
+        let taken = self.store.take_over(&self.group, self.owners.process(), &takings).await?;
+        // Asked here too, so that those who wait have nothing left to ask for.
+        for start in &starts {
+            let letters = self.store.unkeyed(&self.group, &start.from).await?;
+            let current = self.lanes().epochs();
+            self.graves.keep(start.epoch, letters, &current);
+        }
+        let now = Instant::now();
+        let owned = starts.iter().zip(owners).zip(taken).map(|((start, owner), taken)| {
+            tell(start, &taken);
+            (start.epoch, Owned::new(start, owner, taken, now))
+        });
+        let owned = owned.collect();
+        // Not let go of, before it is known what there is to let go.
+        let lanes = self.lanes();
+        self.owners.keep(owned, &lanes.epochs());
+        Ok(())
+    }
+
+    /// Enters what is known of messages that are tried for the first time here.
+    fn recall(&self, group: &mut Group<Progress>) {
+        let jobs = &self.classes.class(group.class).jobs;
+        if jobs.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for task in group.tasks.iter_mut().filter(|task| task.progress.is_new()) {
+            task.progress.open(jobs);
+            let Some(owned) = self.owners.of(task.epoch()) else { continue };
+            for attempted in owned.of(&task.message) {
+                let its = jobs.iter().find(|job| self.jobs[**job].spec().name == attempted.job);
+                if let Some(job) = its {
+                    task.progress.recall(*job, attempted, now);
+                }
+            }
+        }
+    }
+
+    /// Whether one of these messages may kill the process.
+    pub(super) fn is_suspect(&self, group: &Group<Progress>) -> bool {
+        let now = Instant::now();
+        group.tasks.iter().any(|task| {
+            let suspect = |owned: Arc<Owned>| owned.is_suspect(task.message.coordinates.offset, now);
+            task.progress.is_suspect() || self.owners.of(task.epoch()).is_some_and(suspect)
+        })
+    }
+
+    /// Lets go what was left, as it comes.
+    async fn let_go_next(&self) {
+        let leaving = self.owners.held().leaving.clone();
+        if leaving.is_empty() {
+            return self.owners.left.notified().await;
+        }
+        if let Err(error) = self.let_go(&leaving).await {
+            tracing::debug!(%error, "that partitions were let go could not be written yet");
+            self.rest(REST).await;
+        }
+    }
+
+    async fn let_go(&self, leaving: &[Arc<Owned>]) -> Result<(), StoreError> {
+        let owned: Vec<Taking<'_>> =
+            leaving.iter().map(|owned| Taking { from: &owned.from, owner: &owned.owner }).collect();
+        self.store.let_go(&self.group, &owned).await?;
+        self.owners.held().leaving.retain(|owned| !leaving.iter().any(|gone| Arc::ptr_eq(owned, gone)));
+        Ok(())
+    }
+
+    /// At the end, when nothing runs any more. What cannot be written now makes the next owner believe that
+    /// this one died, which accuses nobody.
+    pub(crate) async fn let_go_all(&self) {
+        let leaving = self.owners.held().leaving.clone();
+        if leaving.is_empty() {
+            return;
+        }
+        match tokio::time::timeout(LAST_WORDS, self.let_go(&leaving)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "that this worker ended in order could not be written"),
+            Err(_) => tracing::warn!("that this worker ended in order could not be written in time"),
+        }
+    }
+}
+
+/// Works until the engine stops.
+pub(crate) async fn let_go<S: Store>(engine: Arc<Engine<S>>) {
+    while !*engine.stopping.borrow() {
+        tokio::select! {
+            () = engine.stopped() => {}
+            () = engine.let_go_next() => {}
+        }
+    }
+}
+
+fn tell(start: &Start, taken: &Taken) {
+    let accused = taken.attempts.iter().filter(|attempted| attempted.deaths > 0).count();
+    if taken.deaths == 0 && accused == 0 {
+        return;
+    }
+    let Coordinates { topic, partition, offset } = &start.from;
+    metrics::counter!(telemetry::DEAD_OWNERS, "topic" => topic.to_string()).increment(1);
+    let suspect = taken.deaths >= SUSPECT_FROM;
+    tracing::warn!(
+        %topic, partition, offset, deaths = taken.deaths, accused, suspect,
+        "the last owner of this partition died: if that goes on, its messages run one by one to find the one it dies of"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(deaths: u32, now: Instant) -> Owned {
+        let from = Coordinates { topic: "t".into(), partition: 0, offset: 100 };
+        Owned::new(&Start { epoch: 1, from }, "me/1".into(), Taken { deaths, attempts: Vec::new() }, now)
+    }
+
+    #[test]
+    fn one_death_makes_nothing_suspect() {
+        let now = Instant::now();
+        assert!(!owned(0, now).is_suspect(100, now));
+        assert!(!owned(SUSPECT_FROM - 1, now).is_suspect(100, now));
+        assert!(owned(SUSPECT_FROM, now).is_suspect(100, now));
+    }
+
+    #[test]
+    fn suspicion_ends_with_its_span_and_its_time() {
+        let now = Instant::now();
+        let owned = owned(SUSPECT_FROM, now);
+        let last = 100 + SPAN as i64 - 1;
+        assert!(owned.is_suspect(last, now) && !owned.is_suspect(last + 1, now));
+        assert!(owned.is_suspect(100, now + SUSPECT_FOR - Duration::from_millis(1)));
+        assert!(!owned.is_suspect(100, now + SUSPECT_FOR));
+    }
+}

@@ -1,0 +1,73 @@
+//! A dead letter may kill the process that runs it again, which a supervisor starts again.
+//!
+//! Invariant: a run of a letter is noted before the letter is read. Who finds the note of another process, and the
+//! letter free, knows that this one died in it, of this letter or of something beside it; from then on the letter
+//! runs with nothing beside it. It is opened again, as one that kills, after as many deaths as a message is given up for.
+
+use std::time::Duration;
+
+use super::{After, Engine, LOOK, REST};
+use crate::engine::gate;
+use crate::engine::settle::{KILLS, Standing, kills};
+use crate::store::{self, Requested, Store};
+
+impl<S: Store> Engine<S> {
+    pub(super) async fn redrive_noted(&self, letter: &Requested, standing: Standing) -> After {
+        let beside = gate::beside().await;
+        let mut deaths = match self.note_redrive(letter).await {
+            Ok(deaths) => deaths,
+            Err(wait) => return After::Rests(standing, wait),
+        };
+        let mut _pass = beside;
+        if (1..KILLS).contains(&deaths) {
+            // Whoever waits does not run, and is not to blame if the process dies meanwhile.
+            self.redrive_ended(letter, true).await;
+            drop(_pass);
+            _pass = gate::alone().await;
+            deaths = match self.note_redrive(letter).await {
+                Ok(deaths) => deaths,
+                Err(wait) => return After::Rests(standing, wait),
+            };
+        }
+        let after = if deaths >= KILLS {
+            self.accuse_letter(letter, deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
+        } else {
+            self.redrive_one(letter, standing).await
+        };
+        self.redrive_ended(letter, matches!(after, After::Rests(..))).await;
+        after
+    }
+
+    /// How many processes died of it. An error: it is not to be run now.
+    async fn note_redrive(&self, letter: &Requested) -> Result<u32, Duration> {
+        match self.store.note_redrive(letter.id, self.owners.process()).await {
+            Ok(Some(deaths)) => Ok(deaths),
+            // It is another's, or was one's who died: that shows when nothing more is heard of it.
+            Ok(None) => Err(LOOK),
+            Err(error) => {
+                tracing::warn!(letter = letter.id, %error, "could not be run again yet");
+                Err(REST)
+            }
+        }
+    }
+
+    async fn redrive_ended(&self, letter: &Requested, again: bool) {
+        if let Err(error) = self.store.redrive_ended(letter.id, self.owners.process(), again).await {
+            tracing::warn!(letter = letter.id, %error, "that a run of a dead letter is over could not be written");
+        }
+    }
+
+    /// Nothing of it is read again before a person asks for it.
+    async fn accuse_letter(&self, letter: &Requested, deaths: u32) -> Option<Duration> {
+        let rejection = kills(deaths);
+        let again = store::Again { rejection: &rejection, attempts: 0, claim: None, first: None };
+        tracing::error!(letter = letter.id, deaths, "a dead letter killed the process whenever it was run again");
+        match self.store.reopen(letter.id, &again).await {
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(letter = letter.id, %error, "that a dead letter kills could not be written yet");
+                Some(REST)
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What outlives a process: attempts that failed, and who works on a partition.
+//!
+//! Invariant: a row of `attempts` with a runner is of an attempt that was the only one of its process from
+//! before any of the user's code ran. So whoever is next assigned its partition and finds it knows what that
+//! process died of, unless the attempt still goes on: then its transaction holds the row, and nothing is counted.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::{Database, Error};
+
+use super::StoreError;
+use super::dialect::Dialect;
+use super::letters::digest;
+use crate::message::{Coordinates, Message};
+
+pub(super) const TAKING: &str = "taking partitions over";
+pub(super) const LETTING: &str = "letting partitions go";
+/// Between a note and the lock of its letter: for so long nobody is taken for dead.
+pub(super) const RECENT: Duration = Duration::from_secs(10);
+pub(super) const NOTING: &str = "noting an attempt";
+
+/// A partition that was assigned, before the first of its messages runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Taking<'a> {
+    /// The first message that was read.
+    pub from: &'a Coordinates,
+    /// The process and its assignment, of a form that no other has.
+    pub owner: &'a str,
+}
+
+/// What earlier owners of a partition left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// How many owners in a row died while the partition stood at this position.
+    pub deaths: u32,
+    /// Messages that failed, or that processes died of.
+    pub attempts: Vec<Attempted>,
+}
+
+/// What is known of a message that failed before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempted {
+    /// Where it lies in its partition.
+    pub offset: i64,
+    /// The job.
+    pub job: String,
+    /// Attempts that failed and count.
+    pub failures: u32,
+    /// Processes that died in an attempt that ran by itself.
+    pub deaths: u32,
+    /// An attempt of another owner, who may be asleep, goes on.
+    pub runs: bool,
+    /// It is not run before so long has passed.
+    pub wait: Duration,
+    /// [Of the message](Attempted::is).
+    pub(super) digest: Vec<u8>,
+}
+
+impl Attempted {
+    /// Whether it is this message of its partition.
+    pub fn is(&self, message: &Message) -> bool {
+        self.offset == message.coordinates.offset && self.digest == digest(message)
+    }
+}
+
+/// A message as one job of a group tries it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tried<'a> {
+    /// The consumer group.
+    pub group: &'a str,
+    /// The job.
+    pub job: &'a str,
+    /// The message.
+    pub message: &'a Message,
+}
+
+/// What is to be remembered.
+#[derive(Debug, Clone, Copy)]
+pub enum Note<'a> {
+    /// This owner is about to run it, and nothing beside it.
+    Runs(&'a str),
+    /// It is to be run again.
+    Waits {
+        /// The owner that ran it.
+        owner: &'a str,
+        /// Attempts that failed and count.
+        failures: u32,
+        /// Not before so long has passed.
+        wait: Duration,
+        /// What went wrong in the last one.
+        error: Option<&'a str>,
+    },
+    /// Nothing.
+    Settled,
+}
+
+/// Who was found to work on a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) owner: String,
+    pub(super) position: i64,
+    pub(super) deaths: u32,
+}
+
+/// The SQL of attempts and owners, in the mirrored files `attempts.rs` of the databases.
+pub trait AttemptSql: Database {
+    /// The owners of these partitions, locked in one order.
+    fn owners(
+        conn: &mut Self::Connection,
+        group: &str,
+        takings: &[Taking<'_>],
+    ) -> impl Future<Output = Result<Vec<Found>, Error>> + Send;
+    /// Makes them the new ones, each with its deaths.
+    fn own(
+        conn: &mut Self::Connection,
+        group: &str,
+        takings: &[Taking<'_>],
+        deaths: &[u32],
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Deletes what is known of messages below the first ones.
+    fn sweep(
+        conn: &mut Self::Connection,
+        group: &str,
+        takings: &[Taking<'_>],
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Counts a death of each message with a runner whose attempt does not go on, none of them this process.
+    fn count_deaths(
+        conn: &mut Self::Connection,
+        group: &str,
+        process: &str,
+        takings: &[Taking<'_>],
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// What is known of messages of these partitions, with topic and partition.
+    fn attempts(
+        conn: &mut Self::Connection,
+        group: &str,
+        takings: &[Taking<'_>],
+    ) -> impl Future<Output = Result<Vec<(String, i32, Attempted)>, Error>> + Send;
+    /// Deletes the rows of these owners, if they are still theirs, and their names from messages that no
+    /// longer run.
+    fn disown(
+        conn: &mut Self::Connection,
+        group: &str,
+        owned: &[Taking<'_>],
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Writes that it is about to run.
+    fn runs(
+        conn: &mut Self::Connection,
+        tried: &Tried<'_>,
+        digest: &[u8],
+        owner: &str,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Writes that it is to be run again. Another owner's name stays, and so does a higher count.
+    fn waits(
+        conn: &mut Self::Connection,
+        tried: &Tried<'_>,
+        digest: &[u8],
+        waits: Waits<'_>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Notes that this process is about to run a dead letter, and counts a death if another one's note was
+    /// there: how many there are. `None`: it is not to be run, or another has it, or said so within
+    /// [`RECENT`].
+    fn note_redrive(
+        conn: &mut Self::Connection,
+        id: i64,
+        process: &str,
+    ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
+    /// Notes that it no longer does: what is known of the letter is kept while it is to be run `again`.
+    fn redrive_ended(
+        conn: &mut Self::Connection,
+        id: i64,
+        process: &str,
+        again: bool,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Deletes what is known of a message.
+    fn forget(
+        conn: &mut Self::Connection,
+        group: &str,
+        job: &str,
+        at: &Coordinates,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// The values of [`Note::Waits`].
+#[derive(Debug, Clone, Copy)]
+pub struct Waits<'a> {
+    pub(super) owner: &'a str,
+    pub(super) failures: u32,
+    pub(super) wait: Duration,
+    pub(super) error: Option<&'a str>,
+}
+
+/// How many owners in a row died at the position at which a partition is taken over.
+///
+/// An owner's row is there because it died, or because it sleeps, or because it was this process itself, in
+/// an assignment that ended without a word. One that got on did not die of what it began with: what it
+/// died of may be anything.
+fn deaths(found: Option<&Found>, process: &str, position: i64) -> u32 {
+    let Some(found) = found else { return 0 };
+    let stands = found.position == position;
+    match found.owner.starts_with(process) {
+        true if stands => found.deaths,
+        true => 0,
+        false if stands => found.deaths.saturating_add(1),
+        false => 1,
+    }
+}
+
+/// Within a transaction.
+pub(super) async fn take_over<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    group: &str,
+    process: &str,
+    takings: &[Taking<'_>],
+) -> Result<Vec<Taken>, StoreError> {
+    let failed = |error: Error| StoreError::driver::<DB>(TAKING, error);
+    let owners = DB::owners(conn, group, takings).await.map_err(failed)?;
+    let owner = |taking: &Taking<'_>| owners.iter().find(|it| is_of(&it.topic, it.partition, taking));
+    let deaths: Vec<u32> = takings.iter().map(|taking| deaths(owner(taking), process, taking.from.offset)).collect();
+    DB::own(conn, group, takings, &deaths).await.map_err(failed)?;
+    DB::sweep(conn, group, takings).await.map_err(failed)?;
+    DB::count_deaths(conn, group, process, takings).await.map_err(failed)?;
+    let mut all = DB::attempts(conn, group, takings).await.map_err(failed)?;
+    let taken = takings.iter().zip(deaths).map(|(taking, deaths)| {
+        let its = all.extract_if(.., |(topic, partition, _)| is_of(topic, *partition, taking));
+        Taken { deaths, attempts: its.map(|(_, _, attempted)| attempted).collect() }
+    });
+    Ok(taken.collect())
+}
+
+fn is_of(topic: &str, partition: i32, taking: &Taking<'_>) -> bool {
+    *taking.from.topic == *topic && taking.from.partition == partition
+}
+
+/// Within a transaction.
+pub(super) async fn let_go<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    group: &str,
+    owned: &[Taking<'_>],
+) -> Result<(), StoreError> {
+    DB::disown(conn, group, owned).await.map_err(|error| StoreError::driver::<DB>(LETTING, error))
+}
+
+/// Within a transaction.
+pub(super) async fn note<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    tried: &Tried<'_>,
+    note: Note<'_>,
+) -> Result<(), StoreError> {
+    let noted = match note {
+        Note::Runs(owner) => DB::runs(conn, tried, &digest(tried.message), owner).await,
+        Note::Waits { owner, failures, wait, error } => {
+            DB::waits(conn, tried, &digest(tried.message), Waits { owner, failures, wait, error }).await
+        }
+        Note::Settled => DB::forget(conn, tried.group, tried.job, &tried.message.coordinates).await,
+    };
+    noted.map_err(|error| StoreError::driver::<DB>(NOTING, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(owner: &str, position: i64, deaths: u32) -> Found {
+        Found { topic: "t".into(), partition: 0, owner: owner.into(), position, deaths }
+    }
+
+    #[test]
+    fn deaths_are_counted_while_the_position_stands_still() {
+        assert_eq!(deaths(None, "me", 5), 0);
+        assert_eq!(deaths(Some(&found("other/1", 5, 0)), "me", 5), 1);
+        assert_eq!(deaths(Some(&found("other/1", 5, 1)), "me", 5), 2);
+        assert_eq!(deaths(Some(&found("other/1", 4, 7)), "me", 5), 1, "it got on before it died");
+        assert_eq!(deaths(Some(&found("other/1", 6, 7)), "me", 5), 1, "offsets were reset");
+    }
+
+    #[test]
+    fn who_lives_did_not_die() {
+        assert_eq!(deaths(Some(&found("me/1", 5, 0)), "me", 5), 0);
+        assert_eq!(deaths(Some(&found("me/1", 5, 2)), "me", 5), 2, "what was found before still holds");
+        assert_eq!(deaths(Some(&found("me/1", 4, 2)), "me", 5), 0);
+    }
+}

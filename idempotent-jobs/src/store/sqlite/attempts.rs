@@ -1,0 +1,276 @@
+//! The `attempts` and `owners` tables.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
+
+use crate::message::Coordinates;
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
+use crate::store::letters::cleaned;
+
+/// Milliseconds since the Unix epoch.
+const NOW: &str = "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER))";
+
+/// Offset, job, digest, failures, deaths, whether it runs, and its wait in milliseconds.
+type Row = (i64, String, Vec<u8>, i64, i64, bool, i64);
+
+fn count(counted: i64) -> u32 {
+    u32::try_from(counted).unwrap_or(0)
+}
+
+// One statement a partition, where a server would take arrays: there is no trip to save. Nobody holds a row:
+// the transaction that writes is alone, and an attempt that goes on lets none begin.
+impl AttemptSql for Sqlite {
+    async fn owners(conn: &mut SqliteConnection, group: &str, takings: &[Taking<'_>]) -> Result<Vec<Found>, Error> {
+        let mut all = Vec::new();
+        for Taking { from, .. } in takings {
+            let row: Option<(String, i64, i64)> = sqlx::query_as(
+                "SELECT owner, position, deaths FROM main.idempotent_jobs_owners \
+                 WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3",
+            )
+            .bind(group)
+            .bind(&*from.topic)
+            .bind(from.partition)
+            .fetch_optional(&mut *conn)
+            .await?;
+            let found = |(owner, position, deaths)| Found {
+                topic: from.topic.to_string(),
+                partition: from.partition,
+                owner,
+                position,
+                deaths: count(deaths),
+            };
+            all.extend(row.map(found));
+        }
+        Ok(all)
+    }
+
+    async fn own(
+        conn: &mut SqliteConnection,
+        group: &str,
+        takings: &[Taking<'_>],
+        deaths: &[u32],
+    ) -> Result<(), Error> {
+        for (Taking { from, owner }, deaths) in takings.iter().zip(deaths) {
+            sqlx::query(
+                "INSERT INTO main.idempotent_jobs_owners (\"group\", topic, \"partition\", owner, position, deaths) \
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (\"group\", topic, \"partition\") DO UPDATE SET \
+                 owner = excluded.owner, position = excluded.position, deaths = excluded.deaths, \
+                 since = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+            )
+            .bind(group)
+            .bind(&*from.topic)
+            .bind(from.partition)
+            .bind(*owner)
+            .bind(from.offset)
+            .bind(i64::from(*deaths))
+            .execute(&mut *conn)
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn sweep(conn: &mut SqliteConnection, group: &str, takings: &[Taking<'_>]) -> Result<(), Error> {
+        for Taking { from, .. } in takings {
+            sqlx::query(
+                "DELETE FROM main.idempotent_jobs_attempts \
+                 WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" < $4",
+            )
+            .bind(group)
+            .bind(&*from.topic)
+            .bind(from.partition)
+            .bind(from.offset)
+            .execute(&mut *conn)
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn count_deaths(
+        conn: &mut SqliteConnection,
+        group: &str,
+        process: &str,
+        takings: &[Taking<'_>],
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "UPDATE main.idempotent_jobs_attempts \
+             SET deaths = deaths + CASE WHEN substr(runner, 1, length($4)) = $4 THEN 0 ELSE 1 END, \
+             runner = NULL, due_at = {NOW}, changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND runner IS NOT NULL"
+        );
+        for Taking { from, .. } in takings {
+            sqlx::query(AssertSqlSafe(sql.clone()))
+                .bind(group)
+                .bind(&*from.topic)
+                .bind(from.partition)
+                .bind(process)
+                .execute(&mut *conn)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn attempts(
+        conn: &mut SqliteConnection,
+        group: &str,
+        takings: &[Taking<'_>],
+    ) -> Result<Vec<(String, i32, Attempted)>, Error> {
+        let sql = format!(
+            "SELECT \"offset\", job, digest, failures, deaths, runner IS NOT NULL, max(due_at - {NOW}, 0) FROM main.idempotent_jobs_attempts \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" >= $4"
+        );
+        let mut all = Vec::new();
+        for Taking { from, .. } in takings {
+            let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(sql.clone()))
+                .bind(group)
+                .bind(&*from.topic)
+                .bind(from.partition)
+                .bind(from.offset)
+                .fetch_all(&mut *conn)
+                .await?;
+            all.extend(rows.into_iter().map(|(offset, job, digest, failures, deaths, runs, wait)| {
+                let (failures, deaths) = (count(failures), count(deaths));
+                let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+                (
+                    from.topic.to_string(),
+                    from.partition,
+                    Attempted { offset, job, failures, deaths, runs, wait, digest },
+                )
+            }));
+        }
+        Ok(all)
+    }
+
+    async fn disown(conn: &mut SqliteConnection, group: &str, owned: &[Taking<'_>]) -> Result<(), Error> {
+        const DELETE: &str = "DELETE FROM main.idempotent_jobs_owners \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND owner = $4";
+        const CLEAR: &str = "UPDATE main.idempotent_jobs_attempts SET runner = NULL \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND runner = $4";
+        for Taking { from, owner } in owned {
+            for sql in [DELETE, CLEAR] {
+                sqlx::query(sql)
+                    .bind(group)
+                    .bind(&*from.topic)
+                    .bind(from.partition)
+                    .bind(*owner)
+                    .execute(&mut *conn)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn runs(conn: &mut SqliteConnection, tried: &Tried<'_>, digest: &[u8], owner: &str) -> Result<(), Error> {
+        let at = &tried.message.coordinates;
+        sqlx::query(
+            "INSERT INTO main.idempotent_jobs_attempts AS a \
+             (\"group\", topic, \"partition\", \"offset\", job, digest, runner) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (\"group\", topic, \"partition\", \"offset\", job) DO UPDATE SET \
+             failures = CASE WHEN a.digest = excluded.digest THEN a.failures ELSE 0 END, \
+             deaths = CASE WHEN a.digest = excluded.digest THEN a.deaths ELSE 0 END, \
+             digest = excluded.digest, runner = excluded.runner, changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+        )
+        .bind(tried.group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .bind(at.offset)
+        .bind(tried.job)
+        .bind(digest)
+        .bind(owner)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn waits(
+        conn: &mut SqliteConnection,
+        tried: &Tried<'_>,
+        digest: &[u8],
+        waits: Waits<'_>,
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO main.idempotent_jobs_attempts AS a \
+             (\"group\", topic, \"partition\", \"offset\", job, digest, failures, due_at, last_error) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, {NOW} + $8, $9) \
+             ON CONFLICT (\"group\", topic, \"partition\", \"offset\", job) DO UPDATE SET \
+             failures = CASE WHEN a.digest = excluded.digest THEN max(a.failures, excluded.failures) \
+             ELSE excluded.failures END, \
+             deaths = CASE WHEN a.digest = excluded.digest THEN a.deaths ELSE 0 END, \
+             digest = excluded.digest, due_at = excluded.due_at, last_error = COALESCE(excluded.last_error, a.last_error), \
+             runner = NULLIF(a.runner, $10), changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+        );
+        let at = &tried.message.coordinates;
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(tried.group)
+            .bind(&*at.topic)
+            .bind(at.partition)
+            .bind(at.offset)
+            .bind(tried.job)
+            .bind(digest)
+            .bind(i64::from(waits.failures))
+            .bind(millis(waits.wait))
+            .bind(waits.error.map(cleaned))
+            .bind(waits.owner)
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+        let free: Option<i64> = sqlx::query_scalar(
+            "SELECT id FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'",
+        )
+        .bind(id)
+        .fetch_optional(&mut *conn)
+        .await?;
+        if free.is_none() {
+            return Ok(None);
+        }
+        let sql = format!(
+            "INSERT INTO main.idempotent_jobs_redrives AS r (letter, runner, changed_at) VALUES ($1, $2, {NOW}) \
+             ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, changed_at = excluded.changed_at, \
+             deaths = r.deaths + CASE WHEN r.runner <> excluded.runner THEN 1 ELSE 0 END \
+             WHERE r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3 RETURNING deaths"
+        );
+        let deaths: Option<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(process)
+            .bind(millis(RECENT))
+            .fetch_optional(conn)
+            .await?;
+        Ok(deaths.map(count))
+    }
+
+    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
+        sqlx::query(if again {
+            "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
+        } else {
+            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2"
+        })
+        .bind(id)
+        .bind(process)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+
+    async fn forget(conn: &mut SqliteConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {
+        sqlx::query(
+            "DELETE FROM main.idempotent_jobs_attempts \
+             WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" = $4 AND job = $5",
+        )
+        .bind(group)
+        .bind(&*at.topic)
+        .bind(at.partition)
+        .bind(at.offset)
+        .bind(job)
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+}
+
+/// A wait that ends some day: in 100 years at most.
+fn millis(wait: Duration) -> i64 {
+    i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).min(100 * 365 * 86_400_000)
+}
