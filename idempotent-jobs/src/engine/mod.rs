@@ -1,7 +1,7 @@
 //! The engine: lanes filled by the consumer's thread, emptied by workers.
 //!
 //! Invariant: an offset is handed out for commit only when every job of its message has settled
-//! it. One mutex guards the lanes; it is never held across an await or a call of a user's code.
+//! it and the database's watermark says so. One mutex guards the lanes; it is never held across an await or a call of a user's code.
 
 mod bury;
 mod classes;
@@ -9,6 +9,7 @@ mod desk;
 mod discard;
 mod execute;
 mod graves;
+mod history;
 mod intake;
 mod lanes;
 mod look;
@@ -23,9 +24,12 @@ mod redrive;
 mod report;
 mod settle;
 mod together;
+mod watermarks;
 mod work;
 
+pub use self::history::OnMissingKeys;
 pub(crate) use self::redrive::redrive;
+pub(crate) use self::watermarks::watch;
 pub(crate) use self::work::work;
 
 use std::sync::atomic::AtomicUsize;
@@ -41,6 +45,7 @@ use self::pace::Pace;
 use self::probe::Probe;
 use self::progress::Progress;
 use self::pulse::Pulse;
+use self::watermarks::Watermarks;
 use crate::context::{Context, States};
 use crate::error::{Error, Fate};
 use crate::fingerprint::Fingerprint;
@@ -73,6 +78,8 @@ pub(crate) struct Parts<S: Store> {
     pub bell: Arc<Notify>,
     /// What becomes of messages whose event no job takes.
     pub unknown_event: Fate,
+    /// What a start below purged keys means.
+    pub missing_keys: OnMissingKeys,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -87,6 +94,7 @@ pub(crate) struct Engine<S: Store> {
     paces: Vec<Pace>,
     lanes: Mutex<Lanes<Progress>>,
     graves: Graves,
+    watermarks: Watermarks,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
@@ -104,7 +112,8 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event } = parts;
+        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event, missing_keys } =
+            parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -117,6 +126,7 @@ impl<S: Store> Engine<S> {
             probe,
             lanes: Mutex::new(lanes),
             graves: Graves::default(),
+            watermarks: Watermarks::new(missing_keys),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,

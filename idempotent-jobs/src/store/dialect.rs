@@ -15,6 +15,7 @@ use super::letters::LetterSql;
 use super::outcome::Stored;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
+use super::watermarks::WatermarkSql;
 use super::{Claim, Fault, JobRow, StoreError, Terms};
 use crate::outgoing::Outgoing;
 
@@ -24,7 +25,7 @@ pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Opti
 /// A database's own SQL and its own answers.
 ///
 /// Implemented for the databases of this crate, and by nothing else.
-pub trait Dialect: LetterSql + fmt::Debug {
+pub trait Dialect: LetterSql + WatermarkSql + fmt::Debug {
     /// The handle's name as users write it.
     const HANDLE: &'static str;
     /// The database's name in messages.

@@ -12,9 +12,10 @@ use super::dialect::{Broken, Dialect, between, depth};
 use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
+use super::watermarks::Marking;
 use super::{
-    Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Requested, Rolled, Store,
-    StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
+    Advance, Advanced, Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Known,
+    Requested, Revision, Rolled, Store, StoreError, Terms, Unkeyed, claims, commit, fault, letters, register,
 };
 use crate::context::Isolation;
 use crate::error::Rejection;
@@ -39,6 +40,7 @@ pub struct SqlStore<DB: Dialect> {
     /// For what is done beside the workers' jobs, where more than one connection makes sense: a worker
     /// keeps its own while it has work.
     aside: Option<Slots<DB>>,
+    pub(super) marking: Marking<DB>,
 }
 
 impl<DB: Dialect> Store for SqlStore<DB> {
@@ -48,7 +50,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;
         let aside = DB::CHAINS.then(|| Slots::new(options.clone(), 1));
-        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside })
+        let marking = Marking::new(&options);
+        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking })
     }
 
     fn connections(&self) -> usize {
@@ -217,6 +220,18 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.end(tx, letters::REOPENING).await.map(|()| reopened)
     }
 
+    async fn watermarks(&self, group: &str, partitions: &[(&str, i32)]) -> Result<Known, StoreError> {
+        self.known_watermarks(group, partitions).await
+    }
+
+    async fn change_watermarks(&self, group: &str, changes: &[Revision]) -> Result<Vec<bool>, StoreError> {
+        self.changed_watermarks(group, changes).await
+    }
+
+    async fn advance(&self, life: u64, group: &str, steps: &[Advance<'_>]) -> Result<Advanced, StoreError> {
+        self.advanced(life, group, steps).await
+    }
+
     fn told(tx: &Tx<DB>) -> bool {
         tx.notes.held.told()
     }
@@ -330,7 +345,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
 /// BEGIN, its settings and the guard's savepoint, in one trip and through sqlx's own begin, so
 /// that its count of transactions stays true.
-async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
+pub(super) async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
     const DOING: &str = "beginning a transaction";
     let session = &mut lease.session;
     let settled = session.settled == Some(terms.timeout);

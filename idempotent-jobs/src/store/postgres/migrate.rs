@@ -9,10 +9,11 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 3] = [
+const KNOWN: [Migration; 4] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
+    Migration { version: 6, sql: include_str!("../../../migrations/postgres/0006_watermarks.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.
@@ -137,7 +138,8 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
          ('jobs', 'SELECT'), ('jobs', 'INSERT'), ('jobs', 'UPDATE'), \
          ('sealed', 'SELECT'), ('sealed', 'INSERT'), ('sealed', 'DELETE'), \
          ('dead_letters', 'SELECT'), ('dead_letters', 'INSERT'), ('dead_letters', 'UPDATE'), \
-         ('dead_letter_history', 'SELECT'), ('dead_letter_history', 'INSERT')) v(t, p) \
+         ('dead_letter_history', 'SELECT'), ('dead_letter_history', 'INSERT'), \
+         ('watermarks', 'SELECT'), ('watermarks', 'INSERT'), ('watermarks', 'UPDATE')) v(t, p) \
          WHERE NOT has_table_privilege('idempotent_jobs.' || t, p)",
     )
     .fetch_all(&mut *conn)

@@ -13,6 +13,7 @@ mod operate;
 mod register;
 mod relay;
 mod session;
+mod watermarks;
 
 use std::collections::HashMap;
 use std::time::Duration;
