@@ -76,8 +76,7 @@ impl Broker {
     }
 
     fn make(&self, topics: &[(&str, i32)]) {
-        let admin: AdminClient<DefaultClientContext> =
-            config(&self.servers).create().expect("an admin client can be made");
+        let admin = self.admin();
         let new: Vec<_> = topics
             .iter()
             .map(|(name, partitions)| NewTopic::new(name, *partitions, TopicReplication::Fixed(1)))
@@ -144,6 +143,46 @@ impl Broker {
             assert!(Instant::now() < deadline, "the group's offsets cannot be set: {why}");
             let _ = consumer.poll(Duration::from_millis(200));
         }
+    }
+
+    /// Deletes all that the broker knows of a group without members, its offsets among it.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn forget(&self, group: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let gone =
+                wait_for(self.admin().delete_groups(&[group], &AdminOptions::new())).expect("the broker answers");
+            match &gone[0] {
+                Ok(_) => return,
+                // The last member has just left.
+                Err((_, why)) => assert!(Instant::now() < deadline, "the group cannot be deleted: {why}"),
+            }
+        }
+    }
+
+    /// Deletes a topic and makes it anew.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn remake(&self, topic: &str, partitions: i32) {
+        let gone = wait_for(self.admin().delete_topics(&[topic], &AdminOptions::new())).expect("the broker answers");
+        gone[0].as_ref().expect("the topic can be deleted");
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let made = wait_for(self.admin().create_topics([&new], &AdminOptions::new())).expect("the broker answers");
+            match &made[0] {
+                Ok(_) => return,
+                // It is being deleted.
+                Err((_, why)) => assert!(Instant::now() < deadline, "the topic cannot be made: {why}"),
+            }
+        }
+    }
+
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        config(&self.servers).create().expect("an admin client can be made")
     }
 
     fn consumer(&self, group: &str) -> BaseConsumer {
