@@ -79,6 +79,7 @@ mod trace;
 mod worker;
 
 pub use crate::context::{Context, Handle, States};
+pub use crate::engine::OnMissingKeys;
 pub use crate::error::{Error, Fate, JobError, JobResult, Reason, Terminal};
 pub use crate::extract::{Extract, ExtractBatch, Meta, State};
 pub use crate::job_id::JobId;

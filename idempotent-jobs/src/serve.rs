@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::engine::{Engine, Parts, Routed, let_go, redrive, work};
+use crate::engine::{Engine, Parts, Routed, let_go, redrive, watch, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
 use crate::outbox::relay::{Terms, relay};
@@ -93,7 +93,8 @@ async fn on<S: Store>(
     }
     let dead_letter_topics = start::dead_letter_topics(builder.dead_letter_topic.as_deref(), &topics)
         .map_err(|problem| Error::Start(vec![problem]))?;
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, missing_keys, .. } =
+        builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -106,6 +107,7 @@ async fn on<S: Store>(
         bell,
         unknown_event,
         dead_letter_topics,
+        missing_keys,
     });
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
@@ -218,6 +220,9 @@ async fn consume<S: Store>(
     budget: Duration,
 ) -> Result<(), Error> {
     let _stop = StopWhenDropped(Arc::clone(&engine));
+    // To the consumer's end, which needs its last word.
+    let mut watching = JoinSet::new();
+    watching.spawn(watch(Arc::clone(&engine)));
     let mut workers = JoinSet::new();
     for _ in 0..engine.width() {
         workers.spawn(work(Arc::clone(&engine)));
@@ -229,6 +234,7 @@ async fn consume<S: Store>(
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
+        Some(ended) = watching.join_next() => engine.fail(Error::Internal(format!("the watermarks' task ended by itself: {ended:?}"))),
         ended = broken(&mut relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
     }
     engine.stop();

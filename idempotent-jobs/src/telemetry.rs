@@ -5,6 +5,7 @@
 //! | `idempotent_jobs_outcomes_total` | counter | `job`, `topic`, `outcome` | settled and failed attempts; `outcome` is `done`, `duplicate`, `unverified`, `dead_before` (a dead letter came again), `parked`, `crowded` (its lane had no room), `discarded`, `snoozed`, `retry`, `transient`, `dead`; of what is skipped as declared `conflict`, `tombstone`, `unknown_event` |
 //! | `idempotent_jobs_attempt_seconds` | histogram | `job`, `topic`, `outcome` | an attempt from decoding to the answer of commit; of messages that are handled together, the time of all of them |
 //! | `idempotent_jobs_offset_commits_total` | counter | `outcome` | offset commits; `outcome` is `committed`, `stale` (the group moved on), `failed`, `unanswered` |
+//! | `idempotent_jobs_findings_total` | counter | `topic`, `partition`, `finding` | what a partition's assignment found wrong; `finding` is `lost_history`, `offset_missing`, `topic_recreated`, `moved_ahead`, `keys_purged`, `other_database` |
 //! | `idempotent_jobs_dead_letters_total` | counter | `job`, `topic`, `reason` | dead letters that were written; `job` is `-` where no job takes the event |
 //! | `idempotent_jobs_parked_total` | counter | `job`, `topic` | messages that were written to the database to wait behind a dead letter of their lane |
 //! | `idempotent_jobs_lane_full_total` | counter | `job`, `topic` | times that a message found no room behind the dead letter of its lane, and waited in memory |
@@ -42,6 +43,8 @@ pub const OUTCOMES: &str = "idempotent_jobs_outcomes_total";
 pub const ATTEMPT_SECONDS: &str = "idempotent_jobs_attempt_seconds";
 /// Offset commits, by `outcome`.
 pub const OFFSET_COMMITS: &str = "idempotent_jobs_offset_commits_total";
+/// What assignments found wrong, by `topic`, `partition` and `finding`.
+pub const FINDINGS: &str = "idempotent_jobs_findings_total";
 /// Dead letters that were written, by `job`, `topic` and `reason`.
 pub const DEAD_LETTERS: &str = "idempotent_jobs_dead_letters_total";
 /// Messages that wait in the database behind a dead letter of their lane, by `job` and `topic`.

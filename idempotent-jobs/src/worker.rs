@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::context::States;
+use crate::engine::OnMissingKeys;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::{Error, Fate};
 use crate::kafka::OnGap;
@@ -59,6 +60,7 @@ pub struct WorkerBuilder {
     pub(crate) on_gap: OnGap,
     pub(crate) unknown_event: Fate,
     pub(crate) dead_letter_topic: Option<String>,
+    pub(crate) missing_keys: OnMissingKeys,
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
@@ -83,6 +85,7 @@ impl Default for WorkerBuilder {
             on_gap: OnGap::default(),
             unknown_event: Fate::default(),
             dead_letter_topic: None,
+            missing_keys: OnMissingKeys::default(),
             memory_budget: 64 << 20,
             relay: true,
             relay_keep_sent: None,
@@ -124,7 +127,8 @@ impl WorkerBuilder {
     }
 
     /// How many jobs run side by side, each on a database connection of its own; 10 by default. One
-    /// connection more is for dead letters that are run again. SQLite has one writer and runs one.
+    /// connection more is for dead letters that are run again, and one for watermarks. SQLite has one writer and
+    /// runs one.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = jobs;
         self
@@ -170,6 +174,15 @@ impl WorkerBuilder {
     /// worker stops and names them.
     pub fn on_gap(mut self, on_gap: OnGap) -> Self {
         self.on_gap = on_gap;
+        self
+    }
+
+    /// What happens when a partition is to be read from where the database does not have all keys, so that
+    /// messages might be done twice: by default the worker stops and names the offsets. Their keys were
+    /// purged and the group's offset was set back behind them, or the offset was committed by a worker on
+    /// another database.
+    pub fn on_missing_keys(mut self, missing_keys: OnMissingKeys) -> Self {
+        self.missing_keys = missing_keys;
         self
     }
 

@@ -195,6 +195,23 @@ impl Broker {
         }
     }
 
+    /// Deletes all that the broker knows of a group without members, its offsets among it.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn forget(&self, group: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let gone =
+                wait_for(self.admin().delete_groups(&[group], &AdminOptions::new())).expect("the broker answers");
+            match &gone[0] {
+                Ok(_) => return,
+                // The last member has just left.
+                Err((_, why)) => assert!(Instant::now() < deadline, "the group cannot be deleted: {why}"),
+            }
+        }
+    }
+
     fn consumer(&self, group: &str) -> BaseConsumer {
         config(&self.servers).set("group.id", group).create().expect("a consumer can be made")
     }

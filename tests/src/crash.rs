@@ -38,7 +38,7 @@ pub struct Case {
     pub blow: Blow,
 }
 
-const POINTS: [Point; 4] = [Point::Claimed, Point::Handled, Point::Committed, Point::OffsetCommitted];
+const POINTS: [Point; 5] = [Point::Claimed, Point::Handled, Point::Committed, Point::Recorded, Point::OffsetCommitted];
 
 /// Every case of a database. One file has no connection that could be lost during COMMIT.
 pub fn cases(kind: crate::database::Kind) -> Vec<Case> {
@@ -60,7 +60,7 @@ impl Case {
             Moment::At(Point::OffsetCommitted) => None,
             // A clean stop settles what runs.
             Moment::At(_) if self.blow == Blow::Terminate => None,
-            Moment::At(point) => Some(point == Point::Committed),
+            Moment::At(point) => Some(matches!(point, Point::Committed | Point::Recorded)),
             Moment::Commit(trap) => Some(trap == Trap::Unanswered),
         }
     }
@@ -72,6 +72,7 @@ impl fmt::Display for Case {
             Moment::At(Point::Claimed) => "after the claim, before the handler",
             Moment::At(Point::Handled) => "after the handler, before COMMIT",
             Moment::At(Point::Committed) => "after COMMIT, before the offset",
+            Moment::At(Point::Recorded) => "after the watermark, before the offset",
             Moment::At(Point::OffsetCommitted) => "after the offset commit",
             Moment::At(_) => "elsewhere",
             Moment::Commit(Trap::Unsent) => "during COMMIT, the server never got it",

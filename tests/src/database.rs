@@ -43,6 +43,11 @@ pub struct Database {
     home: Home,
 }
 
+/// A copy of a database.
+pub struct Copy {
+    name: String,
+}
+
 enum Home {
     File(PathBuf),
     Server { admin: String, name: String },
@@ -110,6 +115,71 @@ impl Database {
         &self.url
     }
 
+    /// A copy of it as it is now. Whoever is connected to a server is cut off; nobody may use a file.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn copy(&self) -> Copy {
+        match &self.home {
+            Home::File(path) => {
+                self.run("PRAGMA wal_checkpoint(TRUNCATE)");
+                let copy = path.with_extension("copy");
+                std::fs::copy(path, &copy).expect("the file can be copied");
+                Copy { name: copy.display().to_string() }
+            }
+            Home::Server { admin, name } => {
+                let copy = format!("{name}_copy");
+                shut(admin, name);
+                let made = execute(admin, &format!("CREATE DATABASE {copy} TEMPLATE {name}"));
+                made.expect("a database that nobody uses can be copied");
+                execute(admin, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).expect("it opens again");
+                Copy { name: copy }
+            }
+        }
+    }
+
+    /// Nobody is connected to the server's database any more, and nobody can connect.
+    ///
+    /// # Panics
+    /// When it is a file.
+    pub fn close(&self) {
+        let Home::Server { admin, name } = &self.home else { panic!("a file cannot be closed") };
+        shut(admin, name);
+    }
+
+    /// The end of [`close`](Self::close).
+    ///
+    /// # Panics
+    /// When it is a file.
+    pub fn open(&self) {
+        let Home::Server { admin, name } = &self.home else { panic!("a file cannot be opened") };
+        execute(admin, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).expect("it opens again");
+    }
+
+    /// Puts a copy in its place.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn put_back(&self, copy: Copy) {
+        match &self.home {
+            Home::File(path) => {
+                for end in ["-wal", "-shm"] {
+                    let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+                }
+                std::fs::rename(copy.name, path).expect("the copy can be moved");
+            }
+            Home::Server { admin, name } => {
+                shut(admin, name);
+                for sql in [
+                    format!("DROP DATABASE {name} WITH (FORCE)"),
+                    format!("ALTER DATABASE {} RENAME TO {name}", copy.name),
+                ] {
+                    execute(admin, &sql).expect("the copy takes its place");
+                }
+            }
+        }
+    }
+
     /// Runs a statement.
     ///
     /// # Panics
@@ -164,6 +234,13 @@ fn execute(url: &str, sql: &str) -> Result<(), sqlx::Error> {
         conn.execute(AssertSqlSafe(sql)).await?;
         conn.close().await
     })
+}
+
+/// Nobody is connected any more, and nobody can connect.
+fn shut(admin: &str, name: &str) {
+    execute(admin, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).expect("the server closes it");
+    let end = format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'");
+    execute(admin, &end).expect("whoever is connected is cut off");
 }
 
 /// A name nobody used before.

@@ -172,6 +172,7 @@ pub const POINTS: &[(Point, &str)] = &[
     (Point::Committed, "committed"),
     (Point::Buried, "buried"),
     (Point::Skipped, "skipped"),
+    (Point::Recorded, "recorded"),
     (Point::OffsetCommitted, "offset-committed"),
 ];
 

@@ -86,7 +86,7 @@ impl Night {
         other.stop();
         world.assert_once();
         let mut did = of_sleeper(&world.events.seen(), false);
-        did.retain(|point| *point != Point::OffsetCommitted);
+        did.retain(|point| !matches!(point, Point::Recorded | Point::OffsetCommitted));
         did
     }
 }

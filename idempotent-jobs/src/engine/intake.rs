@@ -1,17 +1,20 @@
 //! What the consumer's thread feeds and asks.
 
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Engine;
 use super::probe::Point;
 use crate::error::Error;
-use crate::kafka::{Intake, Partition, Position, Room};
+use crate::kafka::{Facts, Intake, Partition, Position, Room, Start};
 use crate::message::{Coordinates, Message};
 use crate::store::Store;
 use crate::telemetry;
 
 /// How often the consumer's thread shows that it lives while it waits for running jobs.
 const BEAT: Duration = Duration::from_secs(1);
+/// What the last watermarks get at least, when running jobs took all of the time.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 impl<S: Store> Intake for Engine<S> {
     fn assigned(&self, partitions: &[Partition]) {
@@ -41,6 +44,9 @@ impl<S: Store> Intake for Engine<S> {
             // This is the consumer's thread, which sleeps here and is not asleep.
             self.polled();
         }
+        drop(lanes);
+        self.record_before(deadline);
+        let mut lanes = self.lanes();
         let positions = lanes.to_commit(partitions);
         let epochs = lanes.epochs_of(partitions);
         for partition in partitions {
@@ -94,6 +100,18 @@ impl<S: Store> Intake for Engine<S> {
         relieved
     }
 
+    fn start(&self, facts: &Facts) -> Option<Result<Start, String>> {
+        self.start_of(facts)
+    }
+
+    fn doubted(&self) -> Vec<Partition> {
+        self.watermarks.doubted()
+    }
+
+    fn record(&self) {
+        self.watermarks.ring();
+    }
+
     fn settled(&self) -> Vec<Position> {
         let lanes = self.lanes();
         lanes.to_commit(&lanes.assigned())
@@ -112,5 +130,29 @@ impl<S: Store> Intake for Engine<S> {
 
     fn failed(&self, error: Error) {
         self.fail(error);
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// What is settled is recorded, or it is not committed.
+    fn record_before(&self, deadline: Instant) {
+        if self.lanes().to_record().is_empty() {
+            return;
+        }
+        let deadline = deadline.max(Instant::now() + LAST_WORD);
+        let tried = self.watermarks.ring_and_wait();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match tried.recv_timeout(left.min(BEAT)) {
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => self.polled(),
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!(
+                        "the database did not take the last watermarks in time: what they are of is delivered again, and skipped"
+                    );
+                    return;
+                }
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The engine: lanes filled by the consumer's thread, emptied by workers.
 //!
 //! Invariant: an offset is handed out for commit only when every job of its message has settled
-//! it. One mutex guards the lanes; it is never held across an await or a call of a user's code.
+//! it and the database's watermark says so. One mutex guards the lanes; it is never held across an await or a call of a user's code.
 
 mod attempts;
 mod bury;
@@ -11,6 +11,7 @@ mod discard;
 mod execute;
 mod gate;
 mod graves;
+mod history;
 mod intake;
 mod lanes;
 mod look;
@@ -27,10 +28,13 @@ mod redrive;
 mod report;
 mod settle;
 mod together;
+mod watermarks;
 mod work;
 
+pub use self::history::OnMissingKeys;
 pub(crate) use self::owners::let_go;
 pub(crate) use self::redrive::redrive;
+pub(crate) use self::watermarks::watch;
 pub(crate) use self::work::work;
 
 use std::collections::HashMap;
@@ -49,6 +53,7 @@ use self::parked::Parked;
 use self::probe::Probe;
 use self::progress::Progress;
 use self::pulse::Pulse;
+use self::watermarks::Watermarks;
 use crate::context::{Context, States};
 use crate::error::{Error, Fate};
 use crate::fingerprint::Fingerprint;
@@ -83,6 +88,8 @@ pub(crate) struct Parts<S: Store> {
     pub unknown_event: Fate,
     /// Of each topic, where copies of its dead letters go; of a topic that is not here they go nowhere.
     pub dead_letter_topics: HashMap<String, String>,
+    /// What a start below purged keys means.
+    pub missing_keys: OnMissingKeys,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -99,6 +106,7 @@ pub(crate) struct Engine<S: Store> {
     graves: Graves,
     parked: Parked,
     owners: Owners,
+    watermarks: Watermarks,
     pulse: Pulse,
     /// Workers that have nothing to do.
     idle: AtomicUsize,
@@ -129,6 +137,7 @@ impl<S: Store> Engine<S> {
             bell,
             unknown_event,
             dead_letter_topics,
+            missing_keys,
         } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
@@ -144,6 +153,7 @@ impl<S: Store> Engine<S> {
             graves: Graves::default(),
             parked: Parked::default(),
             owners: Owners::new(),
+            watermarks: Watermarks::new(missing_keys),
             pulse: Pulse::new(silence, session, Instant::now()),
             idle: AtomicUsize::new(0),
             bell,

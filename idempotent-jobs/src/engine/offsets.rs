@@ -23,9 +23,21 @@ pub(crate) struct Offsets {
     watermark: Option<i64>,
     confirmed: Option<i64>,
     start: Option<i64>,
+    /// What the database says.
+    recorded: Option<i64>,
 }
 
 impl Offsets {
+    /// An assignment whose watermark in the database is `recorded`.
+    pub fn recorded_at(recorded: i64) -> Self {
+        Self { recorded: Some(recorded), ..Self::default() }
+    }
+
+    /// Of a position that went back. What the database says stands.
+    pub fn begun_again(&self) -> Self {
+        Self { recorded: self.recorded, ..Self::default() }
+    }
+
     /// A message was read. Only a `New` one is tracked.
     pub fn accept(&mut self, offset: i64) -> Arrival {
         if self.is_seen(offset) {
@@ -76,9 +88,32 @@ impl Offsets {
         }
     }
 
-    /// The position to commit, if it moved since it was last confirmed.
+    /// What the database says, as far as is known.
+    pub fn recorded(&self) -> Option<i64> {
+        self.recorded
+    }
+
+    /// What the database says, and what it is to say, if that is more.
+    pub fn to_record(&self) -> Option<(i64, i64)> {
+        let (recorded, watermark) = (self.recorded?, self.watermark?);
+        (watermark > recorded).then_some((recorded, watermark))
+    }
+
+    /// The database says so. An answer that comes late never moves it back.
+    pub fn record(&mut self, position: i64) {
+        self.recorded = self.recorded.map(|recorded| recorded.max(position));
+    }
+
+    /// Whether something is settled that the database does not say yet.
+    pub fn is_ahead(&self) -> bool {
+        self.to_record().is_some() || self.open.iter().any(|(_, settled)| *settled)
+    }
+
+    /// The position to commit, if it moved since it was last confirmed: never more than the
+    /// database says.
     pub fn to_commit(&self) -> Option<i64> {
-        self.watermark.filter(|_| self.watermark != self.confirmed)
+        let position = self.watermark?.min(self.recorded?);
+        (Some(position) > self.confirmed).then_some(position)
     }
 
     /// `position` was committed. An answer that comes late never moves it back.
@@ -93,9 +128,39 @@ mod tests {
 
     use super::*;
 
+    /// As if every position were recorded as soon as it is reached.
+    fn recorded() -> Offsets {
+        Offsets::recorded_at(i64::MAX)
+    }
+
+    #[test]
+    fn nothing_is_committed_that_the_database_does_not_say() {
+        let mut offsets = Offsets::recorded_at(5);
+        (5..9).for_each(|offset| _ = offsets.accept(offset));
+        assert_eq!((offsets.to_record(), offsets.is_ahead()), (None, false));
+        offsets.settle(6);
+        assert_eq!((offsets.to_record(), offsets.is_ahead()), (None, true));
+        offsets.settle(5);
+        assert_eq!((offsets.to_commit(), offsets.to_record()), (None, Some((5, 7))));
+        offsets.record(7);
+        assert_eq!((offsets.to_commit(), offsets.to_record()), (Some(7), None));
+        offsets.settle(7);
+        offsets.record(6);
+        assert_eq!((offsets.to_commit(), offsets.to_record()), (Some(7), Some((7, 8))));
+        assert_eq!(Offsets::default().to_commit(), None);
+    }
+
+    #[test]
+    fn what_is_read_again_below_the_recorded_position_is_committed_as_it_is_settled() {
+        let mut offsets = Offsets::recorded_at(100);
+        (3..6).for_each(|offset| _ = offsets.accept(offset));
+        offsets.settle(3);
+        assert_eq!((offsets.to_commit(), offsets.to_record()), (Some(4), None));
+    }
+
     #[test]
     fn con_01_commits_only_the_finished_prefix() {
-        let mut offsets = Offsets::default();
+        let mut offsets = recorded();
         (0..10).for_each(|offset| assert_eq!(offsets.accept(offset), Arrival::New));
         (0..10).filter(|offset| *offset != 5).for_each(|offset| offsets.settle(offset));
         assert_eq!(offsets.to_commit(), Some(5));
@@ -105,14 +170,14 @@ mod tests {
 
     #[test]
     fn con_02_a_message_that_is_only_queued_is_not_done() {
-        let mut offsets = Offsets::default();
+        let mut offsets = recorded();
         offsets.accept(7);
         assert_eq!(offsets.to_commit(), None);
     }
 
     #[test]
     fn holes_of_compacted_topics_do_not_hold_the_watermark() {
-        let mut offsets = Offsets::default();
+        let mut offsets = recorded();
         [3, 9, 40].into_iter().for_each(|offset| assert_eq!(offsets.accept(offset), Arrival::New));
         offsets.settle(3);
         assert_eq!(offsets.to_commit(), Some(4));
@@ -124,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_confirmed_position_is_not_committed_again() {
-        let mut offsets = Offsets::default();
+        let mut offsets = recorded();
         offsets.accept(0);
         offsets.settle(0);
         offsets.confirm(1);
@@ -135,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_position_that_goes_back_is_told_from_a_message_on_its_way() {
-        let mut offsets = Offsets::default();
+        let mut offsets = recorded();
         offsets.accept(5);
         offsets.accept(6);
         offsets.settle(5);
@@ -151,7 +216,7 @@ mod tests {
             order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
         ) {
             let seen: Vec<i64> = gaps.iter().scan(-1, |at, gap| { *at += gap; Some(*at) }).collect();
-            let mut offsets = Offsets::default();
+            let mut offsets = recorded();
             seen.iter().for_each(|offset| assert_eq!(offsets.accept(*offset), Arrival::New));
             let mut unsettled: std::collections::BTreeSet<i64> = seen.iter().copied().collect();
             for index in order {

@@ -15,6 +15,8 @@ pub enum Point {
     Buried,
     /// The message was seen before and skipped.
     Skipped,
+    /// The database's watermark is above the message, Kafka's offset is not.
+    Recorded,
     /// An offset at or above the message's is committed to Kafka.
     OffsetCommitted,
 }

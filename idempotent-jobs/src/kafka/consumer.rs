@@ -87,7 +87,14 @@ impl Consumer {
         }
         let stop = Arc::new(Stop::default());
         let (done, ended) = oneshot::channel();
-        let poller = Poller::new(consumer, settings, topics, Arc::clone(&stop), properties.fetch_wait());
+        let poller = Poller::new(
+            consumer,
+            settings,
+            topics,
+            Arc::clone(&stop),
+            properties.fetch_wait(),
+            properties.starts_at_end(),
+        );
         let thread = std::thread::Builder::new().name("idempotent-jobs-kafka".to_owned());
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| poller.run())).is_err() {

@@ -41,49 +41,27 @@ impl fmt::Display for Gap {
 /// What a look at one partition found: no gap, a gap, or that the brokers cannot be asked.
 pub(super) type Found = KafkaResult<Option<Gap>>;
 
-/// Looks for gaps in partitions, each with its next offset if it is known; else the group's
-/// committed one counts. One question to each broker is for all of its partitions that are asked
-/// for the `first` time, since each waits behind a fetch; where that fails they are asked for one
-/// by one. No look is begun after
-/// half of `budget`, and none takes longer than that: partitions for which there is no time are
-/// left out, but never all of them.
+/// Looks for gaps in partitions, each with its next offset. One question to each broker is for all of its
+/// partitions that are asked for the `first` time, since each waits behind a fetch; where that fails they
+/// are asked for one by one. No look is begun after half of `budget`, and none takes longer than
+/// that: partitions for which there is no time are left out, but never all of them.
 pub(super) fn find<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    partitions: Vec<(Partition, Option<i64>)>,
+    partitions: Vec<(Partition, i64)>,
     first: impl Fn(&Partition) -> bool,
     budget: Duration,
 ) -> Vec<(Partition, Found)> {
     let (began, budget) = (Instant::now(), budget / 2);
-    let unknown = partitions.iter().filter(|(_, next)| next.is_none()).map(|(partition, _)| partition);
-    let mut committed = committed(consumer, unknown, budget);
-    let mut known = |(partition, next): (Partition, Option<i64>)| {
-        let next = match (next, &mut committed) {
-            (Some(next), _) => Ok(Some(next)),
-            (None, Ok(offsets)) => offsets.remove(&partition).unwrap_or(Ok(None)),
-            (None, Err(error)) => Err(error.clone()),
-        };
-        (partition, next)
-    };
-    let partitions: Vec<(Partition, KafkaResult<Option<i64>>)> = partitions.into_iter().map(&mut known).collect();
     // One that could not be looked at would cost the answer for all.
-    let wanted = partitions.iter().filter(|(partition, next)| matches!(next, Ok(Some(_))) && first(partition));
-    let wanted = wanted.map(|(partition, _)| partition);
-    let starts = starts(consumer, wanted, budget);
+    let wanted = partitions.iter().map(|(partition, _)| partition).filter(|partition| first(partition));
+    let starts = bounds(consumer, wanted, Offset::Beginning, budget);
     let mut found = Vec::new();
     let mut looked = false;
     for (partition, next) in partitions {
-        if let (Ok(Some(next)), Some(start)) = (&next, starts.get(&partition)) {
-            let result = if next < start { look(consumer, &partition, *next, budget) } else { Ok(None) };
-            found.push((partition, result));
-            looked = true;
-            continue;
-        }
-        let late = began.elapsed() > budget;
-        let result = match next {
-            Ok(Some(_)) if late && looked => continue,
-            Ok(Some(next)) => look(consumer, &partition, next, budget),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
+        let result = match starts.get(&partition) {
+            Some(start) if next >= *start => Ok(None),
+            None if looked && began.elapsed() > budget => continue,
+            _ => look(consumer, &partition, next, budget),
         };
         looked = true;
         found.push((partition, result));
@@ -98,53 +76,49 @@ fn look<C: ConsumerContext>(consumer: &BaseConsumer<C>, partition: &Partition, n
     }
     // librdkafka asks for both ends at once, and an answer may be taken for the other's when one
     // of them is an error. What stops a worker has to be said twice, in two ways.
-    match starts(consumer, [partition].into_iter(), timeout).get(partition) {
+    match bounds(consumer, [partition].into_iter(), Offset::Beginning, timeout).get(partition) {
         Some(again) if *again == start => Ok(Some(Gap { partition: partition.clone(), next, start })),
         _ => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut)),
     }
 }
 
-/// Where the logs start, as far as the brokers say it.
-fn starts<'a, C: ConsumerContext>(
+/// Where the logs start or end, as far as the brokers say it.
+pub(super) fn bounds<'a, C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: impl Iterator<Item = &'a Partition>,
+    which: Offset,
     timeout: Duration,
 ) -> BTreeMap<Partition, i64> {
     let mut wanted = list(partitions);
-    // In a question for times, the beginning is a time.
-    if wanted.count() == 0 || wanted.set_all_offsets(Offset::Beginning).is_err() {
+    // In a question for times, the beginning and the end are times.
+    if wanted.count() == 0 || wanted.set_all_offsets(which).is_err() {
         return BTreeMap::new();
     }
     let Ok(answer) = consumer.offsets_for_times(wanted, timeout) else { return BTreeMap::new() };
     let elements = answer.elements();
-    let start = elements.iter().filter_map(|element| match (element.error(), element.offset()) {
-        (Ok(()), Offset::Offset(start)) => {
-            Some((Partition { topic: element.topic().into(), number: element.partition() }, start))
+    let bound = elements.iter().filter_map(|element| match (element.error(), element.offset()) {
+        (Ok(()), Offset::Offset(offset)) => {
+            Some((Partition { topic: element.topic().into(), number: element.partition() }, offset))
         }
         _ => None,
     });
-    start.collect()
+    bound.collect()
 }
 
-/// The committed offset of each partition, if it has one.
-fn committed<'a, C: ConsumerContext>(
+/// The same of one partition, or why it is not known.
+pub(super) fn bound<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    partitions: impl Iterator<Item = &'a Partition>,
+    partition: &Partition,
+    which: Offset,
     timeout: Duration,
-) -> KafkaResult<BTreeMap<Partition, KafkaResult<Option<i64>>>> {
-    let wanted = list(partitions);
-    if wanted.count() == 0 {
-        return Ok(BTreeMap::new());
-    }
-    let answer = consumer.committed_offsets(wanted, timeout)?;
-    let offsets = answer.elements().into_iter().map(|element| {
-        let offset = element.error().map(|()| match element.offset() {
-            Offset::Offset(offset) => Some(offset),
-            _ => None,
-        });
-        (Partition { topic: element.topic().into(), number: element.partition() }, offset)
-    });
-    Ok(offsets.collect())
+) -> KafkaResult<i64> {
+    let mut wanted = list([partition]);
+    wanted.set_all_offsets(which)?;
+    let answer = consumer.offsets_for_times(wanted, timeout)?;
+    let silent = || KafkaError::OffsetFetch(RDKafkaErrorCode::OperationTimedOut);
+    let element = answer.find_partition(&partition.topic, partition.number).ok_or_else(silent)?;
+    element.error()?;
+    element.offset().to_raw().filter(|offset| *offset >= 0).ok_or_else(silent)
 }
 
 /// When partitions that could not be looked at are looked at again: an unreachable one must not

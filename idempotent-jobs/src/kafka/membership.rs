@@ -17,8 +17,8 @@ use rdkafka::{ClientContext, TopicPartitionList};
 use tracing::{debug, info, warn};
 
 use super::log::Sparing;
-use super::native::{Commit, Verdict};
-use super::{Intake, Partition, Position, after, faults, log};
+use super::native::{Commit, Marks, Verdict};
+use super::{Facts, Intake, Partition, Position, Start, after, faults, log};
 use crate::message::Message;
 use crate::telemetry;
 
@@ -40,6 +40,16 @@ pub(super) struct State {
     pub(super) holding: BTreeSet<Partition>,
     /// Not yet compared with the start of the log, since they were assigned or reset.
     pub(super) unchecked: BTreeSet<Partition>,
+    /// What the brokers said of those of which it is not known yet where to begin.
+    pub(super) facts: BTreeMap<Partition, Facts>,
+    /// Where the logs start, as their facts said.
+    pub(super) starts: BTreeMap<Partition, i64>,
+    /// Where those began of which it is known.
+    pub(super) begun: BTreeMap<Partition, Start>,
+    /// Those that librdkafka is to be told where to begin, whatever it believes.
+    pub(super) astray: BTreeSet<Partition>,
+    /// Those that librdkafka set to the log's start by itself.
+    pub(super) reset: BTreeSet<Partition>,
     /// The offset after the last accepted message, since the assignment.
     pub(super) next: BTreeMap<Partition, i64>,
     /// Messages of unchecked partitions, in the order they came.
@@ -70,7 +80,10 @@ impl State {
     fn suspect(&mut self, text: &str) {
         let reset =
             self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
-        self.unchecked.extend(reset.cloned());
+        let reset: Vec<Partition> = reset.cloned().collect();
+        self.unchecked.extend(reset.iter().cloned());
+        reset.iter().for_each(|partition| _ = self.starts.remove(partition));
+        self.reset.extend(reset);
     }
 
     /// What is read here and how far, since librdkafka's words name an offset at most:
@@ -93,7 +106,7 @@ impl State {
     }
 
     /// Those whose pause librdkafka would remember into their next assignment.
-    fn paused_of(&self, partitions: &[Partition]) -> Vec<Partition> {
+    pub(super) fn paused_of(&self, partitions: &[Partition]) -> Vec<Partition> {
         let paused = |partition: &&Partition| self.paused.contains(*partition) || self.holding.contains(*partition);
         partitions.iter().filter(paused).cloned().collect()
     }
@@ -109,13 +122,52 @@ impl State {
         self.next.keys().filter(flowing).cloned().collect()
     }
 
+    /// The marks of those that began.
+    pub(super) fn marks(&self) -> Marks {
+        self.begun.iter().map(|(partition, start)| (partition.clone(), Arc::clone(&start.mark))).collect()
+    }
+
+    /// It is known where it begins. librdkafka begins by itself at the committed offset, or at the log's start.
+    pub(super) fn begin(&mut self, facts: Facts, start: Start) {
+        let Facts { partition, committed, start: log, latest, .. } = facts;
+        let own = committed.map(|(offset, _)| offset).or((!latest).then_some(log));
+        if own != Some(start.offset) {
+            self.astray.insert(partition.clone());
+        }
+        self.facts.remove(&partition);
+        self.reset.remove(&partition);
+        self.starts.insert(partition.clone(), log);
+        self.begun.insert(partition, start);
+    }
+
+    /// Where it is to begin is to be found out, and librdkafka to be told.
+    pub(super) fn doubt(&mut self, partition: &Partition) {
+        self.unchecked.insert(partition.clone());
+        self.astray.insert(partition.clone());
+        self.reset.remove(partition);
+        self.facts.remove(partition);
+        self.begun.remove(partition);
+    }
+
     fn forget(&mut self, partitions: &[Partition]) {
-        self.rebalances += 1;
         for partition in partitions {
             self.owned.remove(partition);
+            self.unchecked.remove(partition);
+            self.facts.remove(partition);
+            self.starts.remove(partition);
+            self.begun.remove(partition);
+            self.astray.remove(partition);
+            self.reset.remove(partition);
+        }
+        self.restarted(partitions);
+    }
+
+    /// What was delivered of these partitions is no more to come, nor are answers to earlier commits.
+    pub(super) fn restarted(&mut self, partitions: &[Partition]) {
+        self.rebalances += 1;
+        for partition in partitions {
             self.paused.remove(partition);
             self.holding.remove(partition);
-            self.unchecked.remove(partition);
             self.next.remove(partition);
         }
         self.held.retain(|message| {
@@ -155,11 +207,11 @@ impl Membership {
     }
 
     fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
-        let (leaving, paused) = {
+        let (leaving, paused, marks) = {
             let mut state = self.state();
-            let paused = state.paused_of(partitions);
+            let (paused, marks) = (state.paused_of(partitions), state.marks());
             state.forget(partitions);
-            (state.leaving, paused)
+            (state.leaving, paused, marks)
         };
         if leaving {
             return;
@@ -171,11 +223,11 @@ impl Membership {
         }
         let positions = self.intake.revoked(partitions, after(self.revoke_budget));
         info!(partitions = %Listed(partitions), "partitions revoked");
-        commit_and_wait(consumer, positions);
+        commit_and_wait(consumer, positions, &marks);
     }
 
     /// Nothing is delivered by this: during a rebalance librdkafka pauses everything itself.
-    fn forget_pauses(&self, consumer: &BaseConsumer<Self>, paused: &[Partition]) {
+    pub(super) fn forget_pauses(&self, consumer: &BaseConsumer<Self>, paused: &[Partition]) {
         if !paused.is_empty()
             && let Err(error) = consumer.resume(&list(paused))
         {
@@ -188,11 +240,11 @@ impl Membership {
 const COMMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The last commit of partitions that are given up.
-pub(super) fn commit_and_wait(consumer: &BaseConsumer<Membership>, positions: Vec<Position>) {
+pub(super) fn commit_and_wait(consumer: &BaseConsumer<Membership>, positions: Vec<Position>, marks: &Marks) {
     if positions.is_empty() {
         return;
     }
-    match Commit::start(consumer, positions.clone()) {
+    match Commit::start(consumer, positions.clone(), marks) {
         Ok(commit) => _ = consumer.context().account(&positions, commit.answer(COMMIT_WAIT)),
         Err(code) => _ = consumer.context().account(&positions, Some(vec![Err(code); positions.len()])),
     }

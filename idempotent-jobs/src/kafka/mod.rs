@@ -8,6 +8,7 @@ mod dispatch;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod environment;
+mod facts;
 mod faults;
 mod gaps;
 mod log;
@@ -57,6 +58,33 @@ pub struct Position {
     pub offset: i64,
 }
 
+/// What the brokers know of a partition that is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The partition.
+    pub partition: Partition,
+    /// The group's committed offset, and the [mark](Start::mark) beside it: empty when it was set by anything
+    /// but a worker.
+    pub committed: Option<(i64, String)>,
+    /// Where the log starts.
+    pub start: i64,
+    /// Where it ends; known when nothing is committed, and when the position is in doubt.
+    pub end: Option<i64>,
+    /// The topic's id, where the brokers give one.
+    pub topic_id: Option<String>,
+    /// Whether a partition of which nothing is known is read from its end.
+    pub latest: bool,
+}
+
+/// Where a partition is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The first offset to read.
+    pub offset: i64,
+    /// Kept in Kafka beside every committed offset of the partition.
+    pub mark: Arc<str>,
+}
+
 /// Whether a partition can take more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
@@ -79,7 +107,24 @@ pub trait Intake: Send + Sync + 'static {
     fn accept(&self, message: Message) -> Room;
     /// Full partitions that have room again.
     fn relieved(&self) -> Vec<Partition>;
-    /// Positions that moved since they were last confirmed.
+    /// Where to begin with a new partition. Asked again until it is answered; nothing of the partition is
+    /// accepted before. An error ends the worker.
+    fn start(&self, facts: &Facts) -> Option<Result<Start, String>> {
+        let offset = facts.committed.as_ref().map(|(offset, _)| *offset).unwrap_or(match facts.end {
+            Some(end) if facts.latest => end,
+            _ => facts.start,
+        });
+        Some(Ok(Start { offset, mark: Arc::from("") }))
+    }
+    /// Partitions whose position is in doubt: what was accepted of them is forgotten, and it is asked again
+    /// where to begin.
+    fn doubted(&self) -> Vec<Partition> {
+        Vec::new()
+    }
+    /// It is time to write down what is settled, so that it may be committed. Comes before [`settled`](Self::settled),
+    /// which is asked until it has something.
+    fn record(&self) {}
+    /// Positions that may be committed and moved since they were last confirmed.
     fn settled(&self) -> Vec<Position>;
     /// These positions were committed.
     fn committed(&self, positions: &[Position]);

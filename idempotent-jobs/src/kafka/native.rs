@@ -2,8 +2,10 @@
 
 #![expect(unsafe_code, reason = "librdkafka's C interface: each block says why it is sound")]
 
-use std::ffi::CStr;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::bindings as sys;
@@ -13,7 +15,10 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::Position;
+use super::{Partition, Position};
+
+/// What is kept in Kafka beside the committed offsets of partitions.
+pub(super) type Marks = BTreeMap<Partition, Arc<str>>;
 
 /// The headers in wire order. `rdkafka`'s own iterator panics on a name that is not UTF-8,
 /// which any producer can send.
@@ -64,6 +69,112 @@ pub(super) fn is_answered(client: *mut sys::rd_kafka_t, timeout: Duration) -> bo
     true
 }
 
+/// What stands beside the offset of each element. `rdkafka`'s own accessor panics on what is not UTF-8, which any
+/// client can leave there.
+pub(super) fn metadata(list: &TopicPartitionList) -> Vec<String> {
+    // SAFETY: the list is alive, and `cnt` elements begin at `elems`.
+    let elements = unsafe { elements(list.ptr()) };
+    let text = |element: &sys::rd_kafka_topic_partition_t| {
+        if element.metadata.is_null() {
+            return String::new();
+        }
+        // SAFETY: librdkafka keeps as many bytes there as it says.
+        let bytes = unsafe { std::slice::from_raw_parts(element.metadata.cast::<u8>(), element.metadata_size) };
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    elements.iter().map(text).collect()
+}
+
+/// # Safety
+/// The list is alive for `'a`.
+unsafe fn elements<'a>(list: *const sys::rd_kafka_topic_partition_list_t) -> &'a [sys::rd_kafka_topic_partition_t] {
+    // SAFETY: `cnt` elements begin at `elems`.
+    unsafe {
+        let count = usize::try_from((*list).cnt).unwrap_or(0);
+        if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
+    }
+}
+
+/// The broker that answers questions about topics, as far as it is known; the in-process cluster names one
+/// that is not there, 0. Does not block.
+pub(super) fn controller(client: *mut sys::rd_kafka_t) -> i32 {
+    // SAFETY: the caller's client is alive; without time it only reads what it knows.
+    unsafe { sys::rd_kafka_controllerid(client, 0) }
+}
+
+/// The ids of topics, as far as the brokers, or this one, say them within `timeout`. Blocks.
+pub(super) fn topic_ids(
+    client: *mut sys::rd_kafka_t,
+    broker: Option<i32>,
+    topics: &[&str],
+    timeout: Duration,
+) -> BTreeMap<String, String> {
+    let names: Vec<CString> = topics.iter().filter_map(|topic| CString::new(*topic).ok()).collect();
+    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
+    // SAFETY: the caller's client is alive; librdkafka copies the names and the options, and everything that is
+    // made here is destroyed here, the answer before the queue.
+    unsafe {
+        let wanted = sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+        let options = sys::rd_kafka_AdminOptions_new(client, operation);
+        sys::rd_kafka_AdminOptions_set_request_timeout(options, millis, ptr::null_mut(), 0);
+        if let Some(broker) = broker {
+            sys::rd_kafka_AdminOptions_set_broker(options, broker, ptr::null_mut(), 0);
+        }
+        let queue = sys::rd_kafka_queue_new(client);
+        sys::rd_kafka_DescribeTopics(client, wanted, options, queue);
+        sys::rd_kafka_AdminOptions_destroy(options);
+        sys::rd_kafka_TopicCollection_destroy(wanted);
+        let event = sys::rd_kafka_queue_poll(queue, millis);
+        let mut ids = BTreeMap::new();
+        if !event.is_null() {
+            ids = described(event);
+            sys::rd_kafka_event_destroy(event);
+        }
+        sys::rd_kafka_queue_destroy(queue);
+        ids
+    }
+}
+
+/// # Safety
+/// `event` is an event that has not been destroyed.
+unsafe fn described(event: *mut sys::rd_kafka_event_t) -> BTreeMap<String, String> {
+    // SAFETY: by the contract above; everything that is read belongs to the event.
+    unsafe {
+        let result = sys::rd_kafka_event_DescribeTopics_result(event);
+        if result.is_null() || is_error(sys::rd_kafka_event_error(event)) {
+            return BTreeMap::new();
+        }
+        let mut count = 0;
+        let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        let topics = if topics.is_null() || count == 0 { &[][..] } else { std::slice::from_raw_parts(topics, count) };
+        topics.iter().filter_map(|topic| topic_id(*topic)).collect()
+    }
+}
+
+/// The name and the id of a topic; older brokers give none.
+///
+/// # Safety
+/// The description is alive.
+unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> Option<(String, String)> {
+    // SAFETY: by the contract above; both texts end with a NUL and belong to the description.
+    unsafe {
+        if is_error(sys::rd_kafka_error_code(sys::rd_kafka_TopicDescription_error(topic))) {
+            return None;
+        }
+        let uuid = sys::rd_kafka_TopicDescription_topic_id(topic);
+        if uuid.is_null()
+            || (sys::rd_kafka_Uuid_most_significant_bits(uuid), sys::rd_kafka_Uuid_least_significant_bits(uuid))
+                == (0, 0)
+        {
+            return None;
+        }
+        let text = |text: *const c_char| CStr::from_ptr(text).to_string_lossy().into_owned();
+        Some((text(sys::rd_kafka_TopicDescription_name(topic)), text(sys::rd_kafka_Uuid_base64str(uuid))))
+    }
+}
+
 /// An offset commit on its way, with a queue of its own for the answer: it can be waited for
 /// with a bound, where librdkafka's own synchronous commit waits without one.
 pub(super) struct Commit {
@@ -72,19 +183,19 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    /// Sends the commit. The consumer must outlive it.
+    /// Sends the commit, each position with its mark. The consumer must outlive it.
     pub(super) fn start<C: ConsumerContext>(
         consumer: &BaseConsumer<C>,
         positions: Vec<Position>,
+        marks: &Marks,
     ) -> Result<Self, RDKafkaErrorCode> {
         let mut list = TopicPartitionList::with_capacity(positions.len());
-        for position in &positions {
-            list.add_partition_offset(
-                &position.partition.topic,
-                position.partition.number,
-                Offset::Offset(position.offset),
-            )
-            .map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+        for Position { partition, offset } in &positions {
+            let mut element = list.add_partition(&partition.topic, partition.number);
+            element.set_offset(Offset::Offset(*offset)).map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+            if let Some(mark) = marks.get(partition).filter(|mark| !mark.is_empty()) {
+                element.set_metadata(&**mark);
+            }
         }
         let client = consumer.client().native_ptr();
         // SAFETY: the client is alive; the queue is destroyed in `drop`.
@@ -141,11 +252,8 @@ unsafe fn errors(event: *mut sys::rd_kafka_event_t) -> Vec<(String, i32, RDKafka
     if list.is_null() {
         return Vec::new();
     }
-    // SAFETY: `cnt` elements begin at `elems`.
-    let elements = unsafe {
-        let count = usize::try_from((*list).cnt).unwrap_or(0);
-        if count == 0 { &[][..] } else { std::slice::from_raw_parts((*list).elems, count) }
-    };
+    // SAFETY: it lives as long as the event.
+    let elements = unsafe { elements(list) };
     let error = |element: &sys::rd_kafka_topic_partition_t| {
         // SAFETY: the topic of an element is a text that ends with a NUL.
         let topic = unsafe { CStr::from_ptr(element.topic) }.to_string_lossy().into_owned();

@@ -1,5 +1,7 @@
 //! The consumer's thread: polls, hands over, commits what is settled, leaves when told.
 
+mod begin;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,10 +10,10 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message as _};
 use tracing::{error, info, warn};
 
-use super::consumer::{OnGap, Settings, Stop};
+use super::consumer::{Settings, Stop};
 use super::faults::{self, Fault};
 use super::log::Sparing;
-use super::membership::{Membership, State, commit_and_wait, list};
+use super::membership::{Membership, commit_and_wait, list};
 use super::native::{self, Commit, Verdict};
 use super::{Partition, Position, Room, after, gaps};
 use crate::error::Error;
@@ -37,6 +39,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
 pub(super) struct Poller {
     commit: Option<Sent>,
+    /// What is settled was to be recorded, and is yet to be committed.
+    due: bool,
     consumer: BaseConsumer<Membership>,
     settings: Settings,
     stop: Arc<Stop>,
@@ -45,6 +49,8 @@ pub(super) struct Poller {
     topics: Vec<String>,
     /// Half of it is more than a fetch may wait at the broker.
     look: Duration,
+    /// Whether partitions without a position are read from their ends.
+    latest: bool,
     later: gaps::Later,
     /// Since when some topic is said to be unknown, when to ask again, and librdkafka's words.
     missing: Option<(Instant, Instant, String)>,
@@ -64,10 +70,12 @@ impl Poller {
         topics: &[String],
         stop: Arc<Stop>,
         fetch_wait: Duration,
+        latest: bool,
     ) -> Self {
         let look = (2 * (fetch_wait + BESIDE_FETCH)).clamp(LOOK, LONGEST_LOOK);
         Self {
             commit: None,
+            due: false,
             consumer,
             settings,
             stop,
@@ -75,6 +83,7 @@ impl Poller {
             next_resume: Instant::now(),
             topics: topics.to_vec(),
             look,
+            latest,
             later: gaps::Later::default(),
             missing: None,
             trouble: Sparing::new(Duration::from_secs(30)),
@@ -88,7 +97,7 @@ impl Poller {
             }
             self.receive();
             self.membership().intake.polled();
-            self.look_for_gaps();
+            self.begin();
             self.membership().intake.polled();
             self.look_for_missing();
             self.membership().intake.polled();
@@ -193,61 +202,6 @@ impl Poller {
         }
     }
 
-    /// Compares what was assigned or reset with the log's start, and hands over what was held
-    /// meanwhile; what cannot be looked at waits alone.
-    fn look_for_gaps(&mut self) {
-        let mut due: Vec<(Partition, Option<i64>)> = {
-            let state = self.consumer.context().state();
-            if state.unchecked.is_empty() || state.halted {
-                return;
-            }
-            self.later.keep(&state.unchecked);
-            let due = state.unchecked.iter().filter(|partition| self.later.due(partition));
-            due.map(|partition| (partition.clone(), state.next.get(partition).copied())).collect()
-        };
-        if due.is_empty() {
-            return;
-        }
-        due.sort_by_key(|(partition, _)| self.later.times(partition));
-        let (mut checked, mut lost) = (Vec::new(), Vec::new());
-        for (partition, found) in gaps::find(&self.consumer, due, |at| self.later.times(at) == 0, self.look) {
-            match found {
-                Ok(gap) => {
-                    lost.extend(gap);
-                    checked.push(partition);
-                }
-                Err(error) => self.look_again(&partition, &error),
-            }
-        }
-        if !lost.is_empty() {
-            let text = format!("messages lost: {}", gaps::sentence(&lost));
-            if self.settings.on_gap == OnGap::Stop {
-                return self.fail(text);
-            }
-            error!("{text}");
-        }
-        self.release(checked);
-    }
-
-    fn look_again(&mut self, partition: &Partition, error: &KafkaError) {
-        let Partition { topic, number } = partition;
-        let failing = self.later.put_off(partition);
-        let advice = match gaps::fault(error) {
-            Fault::Missing if failing < self.settings.missing_budget => None,
-            Fault::Missing => Some(faults::MISSING),
-            Fault::Lasting(advice) => Some(advice),
-            Fault::Nothing | Fault::Passing | Fault::Slept => None,
-        };
-        if let Some(advice) = advice {
-            return self.fail(format!(
-                "topic {topic}, partition {number}: the group's offset cannot be compared with the log: {error}: {advice}"
-            ));
-        }
-        if self.trouble.due() {
-            warn!(%error, %topic, partition = number, "cannot compare the committed offset with the log yet; no message of the partition is handed over before");
-        }
-    }
-
     /// librdkafka names an unknown topic once; whether it is back, the brokers have to be asked.
     fn look_for_missing(&mut self) {
         let Some((since, next, text)) = self.missing.take() else { return };
@@ -271,22 +225,6 @@ impl Poller {
         }
     }
 
-    fn release(&self, checked: Vec<Partition>) {
-        if checked.is_empty() {
-            return;
-        }
-        let (held, running) = {
-            let mut state = self.membership().state();
-            checked.iter().for_each(|partition| _ = state.unchecked.remove(partition));
-            let State { holding, paused, .. } = &mut *state;
-            let held = checked.into_iter().filter(|partition| holding.remove(partition));
-            let running: Vec<Partition> = held.filter(|partition| !paused.contains(partition)).collect();
-            (std::mem::take(&mut state.held), running)
-        };
-        self.resume(&running);
-        held.into_iter().for_each(|message| self.accept(message));
-    }
-
     /// One commit at a time, of the newest positions; the poll loop never waits for its answer.
     fn commit_settled(&mut self) {
         if let Some(sent) = self.commit.take() {
@@ -295,22 +233,25 @@ impl Poller {
                 answer => self.conclude(&sent, answer),
             }
         }
-        if Instant::now() < self.next_commit {
+        if Instant::now() >= self.next_commit {
+            self.next_commit = after(self.settings.commit_interval);
+            self.membership().intake.record();
+            self.due = true;
+        }
+        if !self.due {
             return;
         }
-        self.next_commit = after(self.settings.commit_interval);
         let settled = self.membership().intake.settled();
-        let (positions, rebalances): (Vec<Position>, u64) = {
+        let (positions, rebalances, marks): (Vec<Position>, u64, _) = {
             let state = self.membership().state();
-            (
-                settled.into_iter().filter(|position| state.owned.contains(&position.partition)).collect(),
-                state.rebalances,
-            )
+            let begun = |position: &Position| state.begun.contains_key(&position.partition);
+            (settled.into_iter().filter(begun).collect(), state.rebalances, state.marks())
         };
         if positions.is_empty() {
             return;
         }
-        match Commit::start(&self.consumer, positions.clone()) {
+        self.due = false;
+        match Commit::start(&self.consumer, positions.clone(), &marks) {
             Ok(commit) => self.commit = Some(Sent { commit, at: Instant::now(), rebalances }),
             Err(code) => _ = self.membership().account(&positions, Some(vec![Err(code); positions.len()])),
         }
@@ -355,16 +296,16 @@ impl Poller {
     }
 
     fn leave(mut self, deadline: Instant) {
-        let owned: Vec<Partition> = {
+        let (owned, marks): (Vec<Partition>, _) = {
             let mut state = self.membership().state();
             state.halted = true;
             state.leaving = true;
-            state.owned.iter().cloned().collect()
+            (state.owned.iter().cloned().collect(), state.marks())
         };
         if !owned.is_empty() {
             let positions = self.membership().intake.revoked(&owned, deadline);
             self.commit = None;
-            commit_and_wait(&self.consumer, positions);
+            commit_and_wait(&self.consumer, positions, &marks);
         }
         // Dropping it leaves the group and waits for that: here nobody else waits with it.
         let began = Instant::now();

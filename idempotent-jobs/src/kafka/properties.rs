@@ -250,6 +250,11 @@ impl Properties {
         session.saturating_sub(heartbeat).max(session / 2)
     }
 
+    /// Whether partitions of which nothing is known are read from their ends.
+    pub(super) fn starts_at_end(&self) -> bool {
+        self.pairs.get("auto.offset.reset").is_some_and(|value| is_latest(value))
+    }
+
     /// How long brokers may keep a fetch while there is nothing to send.
     pub(super) fn fetch_wait(&self) -> Duration {
         self.millis_of("fetch.wait.max.ms").unwrap_or(Duration::from_millis(500))

@@ -17,6 +17,7 @@ use super::outcome::Stored;
 use super::parked::ParkSql;
 use super::register::{Highest, Recorded};
 use super::statement::Syntax;
+use super::watermarks::WatermarkSql;
 use super::{Claim, Fault, JobRow, StoreError, Terms};
 use crate::outgoing::Outgoing;
 
@@ -26,7 +27,7 @@ pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Opti
 /// A database's own SQL and its own answers.
 ///
 /// Implemented for the databases of this crate, and by nothing else.
-pub trait Dialect: LetterSql + ParkSql + AttemptSql + fmt::Debug {
+pub trait Dialect: LetterSql + ParkSql + AttemptSql + WatermarkSql + fmt::Debug {
     /// The handle's name as users write it.
     const HANDLE: &'static str;
     /// The database's name in messages.

@@ -38,6 +38,7 @@ mod slots;
 mod sqlite;
 mod statement;
 mod transaction;
+mod watermarks;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -70,6 +71,7 @@ pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};
 pub use self::transaction::SqlStore;
+pub use self::watermarks::{Advance, Advanced, Known, Revision, Watermark};
 
 /// Parts of the outbox, each of which one relay sends at a time.
 pub const SHARDS: u8 = 32;
@@ -394,6 +396,27 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn reopen(&self, id: i64, again: &Again<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// When it had a connection: what waits for one has not begun.
     fn since(tx: &Self::Tx) -> Instant;
+    /// The watermarks of a group's partitions, as topic and number, with what tells this database from others.
+    /// These three have a connection of their own where the database has many, and take no worker's.
+    fn watermarks(
+        &self,
+        group: &str,
+        partitions: &[(&str, i32)],
+    ) -> impl Future<Output = Result<Known, StoreError>> + Send;
+    /// Makes or replaces watermarks that are still as they were read, in one transaction: of each whether it was.
+    fn change_watermarks(
+        &self,
+        group: &str,
+        changes: &[Revision],
+    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
+    /// Moves watermarks forward in one transaction, if the [life](Known::life) goes on in which all that they
+    /// say was done.
+    fn advance(
+        &self,
+        life: u64,
+        group: &str,
+        steps: &[Advance<'_>],
+    ) -> impl Future<Output = Result<Advanced, StoreError>> + Send;
     /// Whether records were put into the outbox in it, for a relay to be told once it is committed.
     fn told(tx: &Self::Tx) -> bool;
     /// Why the transaction can serve no further job, for a person: what the last one did to it

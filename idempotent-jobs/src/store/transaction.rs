@@ -12,10 +12,11 @@ use super::dialect::{Broken, Dialect, between, depth};
 use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
+use super::watermarks::Marking;
 use super::{
-    Again, Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow, Note, Parking,
-    Requested, Rolled, Store, StoreError, Taken, Taking, Terms, Tried, Unkeyed, attempts, claims, commit, fault,
-    letters, parked, register,
+    Advance, Advanced, Again, Ahead, Buried, Claim, Claimed, CommitError, Committed, DeadLetter, Death, Fault, JobRow,
+    Known, Note, Parking, Requested, Revision, Rolled, Store, StoreError, Taken, Taking, Terms, Tried, Unkeyed,
+    attempts, claims, commit, fault, letters, parked, register,
 };
 use crate::context::Isolation;
 use crate::message::Coordinates;
@@ -44,6 +45,7 @@ pub struct SqlStore<DB: Dialect> {
     /// For what is done beside the workers' jobs, where more than one connection makes sense: a worker
     /// keeps its own while it has work.
     aside: Option<Slots<DB>>,
+    pub(super) marking: Marking<DB>,
 }
 
 impl<DB: Dialect> Store for SqlStore<DB> {
@@ -53,7 +55,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;
         let aside = DB::CHAINS.then(|| Slots::new(options.clone(), 1));
-        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside })
+        let marking = Marking::new(&options);
+        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking })
     }
 
     fn connections(&self) -> usize {
@@ -302,6 +305,18 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         tx.lease.since
     }
 
+    async fn watermarks(&self, group: &str, partitions: &[(&str, i32)]) -> Result<Known, StoreError> {
+        self.known_watermarks(group, partitions).await
+    }
+
+    async fn change_watermarks(&self, group: &str, changes: &[Revision]) -> Result<Vec<bool>, StoreError> {
+        self.changed_watermarks(group, changes).await
+    }
+
+    async fn advance(&self, life: u64, group: &str, steps: &[Advance<'_>]) -> Result<Advanced, StoreError> {
+        self.advanced(life, group, steps).await
+    }
+
     fn told(tx: &Tx<DB>) -> bool {
         tx.notes.held.told()
     }
@@ -426,7 +441,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
 /// BEGIN, its settings and the guard's savepoint, in one trip and through sqlx's own begin, so
 /// that its count of transactions stays true.
-async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
+pub(super) async fn open<DB: Dialect>(lease: &mut Lease<DB>, terms: &Terms) -> Result<(), StoreError> {
     const DOING: &str = "beginning a transaction";
     let session = &mut lease.session;
     let settled = session.settled == Some(terms.timeout);

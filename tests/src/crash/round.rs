@@ -41,7 +41,7 @@ impl Scene {
     pub fn round(&self, case: Case, number: i64, mut child: Child) -> Child {
         let first = self.world.events.seen().events.len();
         // Over the rounds the blow falls on other messages of the twenty.
-        let nth = if case.moment == Moment::At(Point::OffsetCommitted) {
+        let nth = if matches!(case.moment, Moment::At(Point::Recorded | Point::OffsetCommitted)) {
             1
         } else {
             1 + usize::try_from(number % 8).unwrap_or(0)

@@ -73,10 +73,10 @@ pub(super) struct Assignment<P> {
 }
 
 impl<P: Default> Assignment<P> {
-    pub(super) fn new(epoch: u64) -> Self {
+    pub(super) fn new(epoch: u64, offsets: Offsets) -> Self {
         Self {
             epoch,
-            offsets: Offsets::default(),
+            offsets,
             closed: false,
             full: false,
             told: false,

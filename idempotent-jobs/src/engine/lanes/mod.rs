@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::assignment::Assignment;
-use super::offsets::Arrival;
+use super::offsets::{Arrival, Offsets};
 use crate::kafka::{Partition, Position, Room};
 use crate::message::{Coordinates, Message};
 
@@ -100,6 +100,15 @@ pub(crate) struct Back {
     pub looked: bool,
 }
 
+/// A partition's watermark in the database is to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub partition: Partition,
+    pub epoch: u64,
+    pub from: i64,
+    pub to: i64,
+}
+
 /// What is there to do.
 #[derive(Debug)]
 pub(crate) enum Next<P> {
@@ -124,11 +133,21 @@ impl<P: Default> Lanes<P> {
         Self { bounds, epochs: 0, assignments: HashMap::new(), turns: VecDeque::new() }
     }
 
-    /// A new epoch of a partition; whatever an earlier one left is forgotten.
+    /// A new epoch of a partition; whatever an earlier one left is forgotten. Nothing of it is committed before
+    /// it is known what the database says.
     pub fn assign(&mut self, partition: &Partition) {
+        self.begin(partition, Offsets::default());
+    }
+
+    /// The same, and the database says that all below `recorded` is settled.
+    pub fn assign_at(&mut self, partition: &Partition, recorded: i64) {
+        self.begin(partition, Offsets::recorded_at(recorded));
+    }
+
+    fn begin(&mut self, partition: &Partition, offsets: Offsets) {
         self.forget(partition);
         self.epochs += 1;
-        self.assignments.insert(partition.clone(), Assignment::new(self.epochs));
+        self.assignments.insert(partition.clone(), Assignment::new(self.epochs, offsets));
         self.turns.push_back(partition.clone());
     }
 
@@ -140,7 +159,8 @@ impl<P: Default> Lanes<P> {
         let share = self.share();
         let Some(assignment) = self.assignments.get_mut(&partition).filter(|it| !it.closed) else { return Room::Open };
         if assignment.offsets.is_back(at.offset) {
-            self.assign(&partition);
+            let offsets = assignment.offsets.begun_again();
+            self.begin(&partition, offsets);
             return self.push(message, place);
         }
         let arrival = assignment.push(message, place);
@@ -344,6 +364,40 @@ impl<P: Default> Lanes<P> {
             Some(Position { partition: partition.clone(), offset: it.offsets.first()? })
         })
         .collect()
+    }
+
+    /// The epoch of a partition that goes on.
+    pub fn epoch(&self, partition: &Partition) -> Option<u64> {
+        self.assignments.get(partition).map(|assignment| assignment.epoch)
+    }
+
+    /// What the database is to say of each partition.
+    pub fn to_record(&self) -> Vec<Step> {
+        let step = |(partition, assignment): (&Partition, &Assignment<P>)| {
+            let (from, to) = assignment.offsets.to_record()?;
+            Some(Step { partition: partition.clone(), epoch: assignment.epoch, from, to })
+        };
+        self.assignments.iter().filter_map(step).collect()
+    }
+
+    /// What the database says of each partition, in its epoch.
+    pub fn recorded(&self) -> Vec<(Partition, u64, i64)> {
+        let recorded =
+            |(partition, it): (&Partition, &Assignment<P>)| Some((partition.clone(), it.epoch, it.offsets.recorded()?));
+        self.assignments.iter().filter_map(recorded).collect()
+    }
+
+    /// The database says it now.
+    pub fn record(&mut self, step: &Step) {
+        if let Some(assignment) = self.assignments.get_mut(&step.partition).filter(|it| it.epoch == step.epoch) {
+            assignment.offsets.record(step.to);
+        }
+    }
+
+    /// Partitions of which something was done, or is being done, that the database does not say yet.
+    pub fn ahead(&self) -> Vec<Partition> {
+        let ahead = self.assignments.iter().filter(|(_, it)| it.out > 0 || it.offsets.is_ahead());
+        ahead.map(|(partition, _)| partition.clone()).collect()
     }
 
     /// The positions of these partitions that are to be committed.

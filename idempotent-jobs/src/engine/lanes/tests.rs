@@ -26,7 +26,7 @@ fn lanes(partitions: i32, bounds: Bounds) -> Lanes<u32> {
 
 /// An assignment about which nothing is suspect.
 fn assign(lanes: &mut Lanes<u32>, number: i32) {
-    lanes.assign(&partition(number));
+    lanes.assign_at(&partition(number), i64::MAX);
     lanes.assignments.get_mut(&partition(number)).expect("just assigned").trust();
 }
 
@@ -218,7 +218,7 @@ fn con_20_a_backlog_that_nothing_holds_up_is_not_said_to_be() {
 fn what_comes_after_an_assignment_is_looked_for_first_and_then_no_more() {
     let now = Instant::now();
     let mut lanes = lanes(0, BOUNDS);
-    lanes.assign(&partition(0));
+    lanes.assign_at(&partition(0), i64::MAX);
     let count = LOOK_FROM as i64;
     (0..count).for_each(|offset| _ = push(&mut lanes, 0, offset, offset as u64 % 3));
     let looked = group(&mut lanes, now);

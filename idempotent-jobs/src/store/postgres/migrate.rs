@@ -9,12 +9,13 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 5] = [
+const KNOWN: [Migration; 6] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
     Migration { version: 4, sql: include_str!("../../../migrations/postgres/0004_parked.sql") },
     Migration { version: 5, sql: include_str!("../../../migrations/postgres/0005_attempts.sql") },
+    Migration { version: 6, sql: include_str!("../../../migrations/postgres/0006_watermarks.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.
@@ -143,7 +144,8 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
          ('parked', 'SELECT'), ('parked', 'INSERT'), ('parked', 'UPDATE'), ('parked', 'DELETE'), \
          ('attempts', 'SELECT'), ('attempts', 'INSERT'), ('attempts', 'UPDATE'), ('attempts', 'DELETE'), \
          ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), \
-         ('redrives', 'SELECT'), ('redrives', 'INSERT'), ('redrives', 'UPDATE'), ('redrives', 'DELETE')) v(t, p) \
+         ('redrives', 'SELECT'), ('redrives', 'INSERT'), ('redrives', 'UPDATE'), ('redrives', 'DELETE'), \
+         ('watermarks', 'SELECT'), ('watermarks', 'INSERT'), ('watermarks', 'UPDATE')) v(t, p) \
          WHERE NOT has_table_privilege('idempotent_jobs.' || t, p)",
     )
     .fetch_all(&mut *conn)

@@ -15,6 +15,7 @@ mod parked;
 mod register;
 mod relay;
 mod session;
+mod watermarks;
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,0 +1,105 @@
+//! What the brokers know of partitions that are to be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rdkafka::Offset;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::KafkaResult;
+
+use super::membership::list;
+use super::{Facts, Partition, gaps, native};
+
+/// A committed offset and what was left beside it.
+type Committed = Option<(i64, String)>;
+
+/// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all of them together; where a log's start is not said, one by one. No such look is begun after half
+/// of `budget`, and no question takes longer than that: partitions for which there is no time are left
+/// out, but never all of them.
+pub(super) fn gather<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[Partition],
+    latest: bool,
+    together: impl Fn(&Partition) -> bool,
+    doubted: &BTreeSet<Partition>,
+    budget: Duration,
+) -> Vec<(Partition, KafkaResult<Facts>)> {
+    let (began, budget) = (Instant::now(), budget / 2);
+    let committed = match committed(consumer, partitions, budget) {
+        Ok(committed) => committed,
+        Err(error) => return partitions.iter().map(|at| (at.clone(), Err(error.clone()))).collect(),
+    };
+    let needs_end = |at: &Partition| doubted.contains(at) || !matches!(committed.get(at), Some(Ok(Some(_))));
+    let needed: BTreeSet<&Partition> = partitions.iter().filter(|at| needs_end(at)).collect();
+    // One that could not be looked at would cost the answer for all.
+    let wanted = || partitions.iter().filter(|at| together(at));
+    let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, budget);
+    let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, budget);
+    let ids = ids(consumer, partitions, budget);
+    let (mut found, mut looked) = (Vec::new(), false);
+    let mut committed = committed;
+    for partition in partitions {
+        let bounds = match (starts.get(partition), ends.get(partition)) {
+            (Some(start), end) if end.is_some() || !needed.contains(partition) => Ok((*start, end.copied())),
+            _ if looked && began.elapsed() > budget => continue,
+            _ => {
+                looked = true;
+                alone(consumer, partition, needed.contains(partition), budget)
+            }
+        };
+        let committed = committed.remove(partition).unwrap_or(Ok(None));
+        let facts = bounds.and_then(|(start, end)| {
+            let topic_id = ids.get(&*partition.topic).cloned();
+            Ok(Facts { partition: partition.clone(), committed: committed?, start, end, topic_id, latest })
+        });
+        found.push((partition.clone(), facts));
+    }
+    found
+}
+
+/// Not both ends in one question: where one of the answers is an error, librdkafka may take the other for both.
+fn alone<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partition: &Partition,
+    needs_end: bool,
+    budget: Duration,
+) -> KafkaResult<(i64, Option<i64>)> {
+    let start = gaps::bound(consumer, partition, Offset::Beginning, budget)?;
+    let end = if needs_end { Some(gaps::bound(consumer, partition, Offset::End, budget)?) } else { None };
+    Ok((start, end))
+}
+
+fn ids<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[Partition],
+    budget: Duration,
+) -> BTreeMap<String, String> {
+    let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let client = consumer.client().native_ptr();
+    let mut broker = None;
+    if native::controller(client) <= 0 {
+        let metadata = consumer.fetch_metadata(topics.first().copied(), budget);
+        broker = metadata.ok().and_then(|metadata| metadata.brokers().first().map(|broker| broker.id()));
+    }
+    native::topic_ids(client, broker, &topics, budget)
+}
+
+/// The committed offset of each partition, if it has one.
+fn committed<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[Partition],
+    timeout: Duration,
+) -> KafkaResult<BTreeMap<Partition, KafkaResult<Committed>>> {
+    let answer = consumer.committed_offsets(list(partitions), timeout)?;
+    let marks = native::metadata(&answer);
+    let offsets = answer.elements().into_iter().zip(marks).map(|(element, mark)| {
+        let offset = element.error().map(|()| match element.offset() {
+            Offset::Offset(offset) => Some((offset, mark)),
+            _ => None,
+        });
+        (Partition { topic: element.topic().into(), number: element.partition() }, offset)
+    });
+    Ok(offsets.collect())
+}
