@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idempotent_jobs::embedded;
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -89,6 +89,20 @@ impl Broker {
                 Err((topic, why)) => panic!("topic {topic} cannot be made: {why}"),
             }
         }
+    }
+
+    /// Sets a topic's settings; those that are not named get their defaults.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub fn configure(&self, topic: &str, settings: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> =
+            config(&self.servers).create().expect("an admin client can be made");
+        let wanted = settings
+            .iter()
+            .fold(AlterConfig::new(ResourceSpecifier::Topic(topic)), |config, (name, value)| config.set(name, value));
+        let done = wait_for(admin.alter_configs([&wanted], &AdminOptions::new())).expect("the broker answers");
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
     }
 
     /// Writes the records in their order and waits until all are in the log; their offsets.

@@ -9,10 +9,11 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 3] = [
+const KNOWN: [Migration; 4] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
+    Migration { version: 7, sql: include_str!("../../../migrations/postgres/0007_retention.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.

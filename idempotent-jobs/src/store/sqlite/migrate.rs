@@ -7,10 +7,11 @@ use crate::store::migrate::{Migration, missing};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 3] = [
+const KNOWN: [Migration; 4] = [
     Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/sqlite/0003_dead_letters.sql") },
+    Migration { version: 7, sql: include_str!("../../../migrations/sqlite/0007_retention.sql") },
 ];
 
 /// The write lock is the lock of migrations and records; the busy timeout bounds the wait.
