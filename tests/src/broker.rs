@@ -103,6 +103,17 @@ impl Broker {
             .fold(AlterConfig::new(ResourceSpecifier::Topic(topic)), |config, (name, value)| config.set(name, value));
         let done = wait_for(admin.alter_configs([&wanted], &AdminOptions::new())).expect("the broker answers");
         assert!(done.iter().all(Result::is_ok), "{done:?}");
+        let deadline = Instant::now() + PATIENCE;
+        let topic = [&ResourceSpecifier::Topic(topic)];
+        // The controller knows it at once, and the broker a moment later.
+        let is_set = || {
+            let told = wait_for(admin.describe_configs(topic, &AdminOptions::new())).expect("the broker answers");
+            let told = told[0].as_ref().expect("the topic is there");
+            settings.iter().all(|(name, value)| told.get(name).and_then(|entry| entry.value.as_deref()) == Some(value))
+        };
+        while !is_set() {
+            assert!(Instant::now() < deadline, "the topic's settings do not change");
+        }
     }
 
     /// Writes the records in their order and waits until all are in the log; their offsets.

@@ -134,18 +134,17 @@ fn keeping_of(config: &ConfigResource) -> Result<Keeping, &'static str> {
     })
 }
 
-/// The log's first and next offset of each partition. Whoever reads committed transactions only would be told an earlier
+/// The first and the next offset of each partition's log.
+type Ends = BTreeMap<(String, i32), (i64, i64)>;
+
+/// The logs' ends. Whoever reads committed transactions only would be told an earlier
 /// end, before what lies there already.
-fn ends(
-    properties: &Properties,
-    topics: &Topics,
-    timeout: Duration,
-) -> Result<BTreeMap<(String, i32), (i64, i64)>, Vec<String>> {
+fn ends(properties: &Properties, topics: &Topics, timeout: Duration) -> Result<Ends, Vec<String>> {
     let mut config = properties.consumer()?;
     config.set("isolation.level", "read_uncommitted").remove("group.id").remove("group.instance.id");
     let client = client(&config)?;
     let deadline = after(timeout);
-    let mut ends = BTreeMap::new();
+    let mut ends = Ends::new();
     for (topic, count) in topics {
         for number in 0..*count {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -50,11 +50,11 @@ fn failed(doing: &'static str) -> impl FnOnce(Error) -> StoreError {
 /// A column with an instant as milliseconds since the Unix epoch.
 macro_rules! millis_of {
     ($column:literal) => {
-        concat!("CAST(floor((julianday(", $column, ") - 2440587.5) * 86400000.0) AS INTEGER)")
+        concat!("CAST((julianday(", $column, ") - 2440587.5) * 86400000.0 AS INTEGER)")
     };
 }
 
-const NOW: &str = "SELECT CAST(floor((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)";
+const NOW: &str = "SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)";
 
 const UNSENT: &str = concat!(
     "SELECT topic, min(at) FROM (SELECT topic, ",
