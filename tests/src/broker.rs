@@ -8,10 +8,11 @@ use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceS
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{BaseProducer, BaseRecord, FutureProducer, FutureRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::database::fresh;
 use crate::servers::{self, Turn};
 use crate::{PATIENCE, wait_for};
 
@@ -114,6 +115,21 @@ impl Broker {
         while !is_set() {
             assert!(Instant::now() < deadline, "the topic's settings do not change");
         }
+    }
+
+    /// Writes one message in a transaction of its own, and calls `open` before that is committed.
+    ///
+    /// # Panics
+    /// When it is not committed.
+    pub fn send_in_transaction(&self, topic: &str, payload: &[u8], open: impl FnOnce()) {
+        let producer: BaseProducer =
+            config(&self.servers).set("transactional.id", fresh("test")).create().expect("a producer can be made");
+        producer.init_transactions(ANSWER).expect("the broker answers");
+        producer.begin_transaction().expect("it begins");
+        producer.send(BaseRecord::<(), [u8]>::to(topic).payload(payload)).expect("there is room");
+        producer.flush(ANSWER).expect("it is in the log");
+        open();
+        producer.commit_transaction(ANSWER).expect("it is committed");
     }
 
     /// Writes the records in their order and waits until all are in the log; their offsets.

@@ -25,6 +25,11 @@ fn ded_04_what_may_be_sent_or_run_again_keeps_the_keys_of_its_time() {
 }
 
 #[test]
+fn ded_04_marks_of_transactions_hold_up_no_purge() {
+    BOTH.into_iter().for_each(purging::worker::marks_of_transactions_hold_up_no_purge);
+}
+
+#[test]
 fn ded_04_windows_shorter_than_messages_live_are_refused() {
     BOTH.into_iter().for_each(purging::worker::windows_shorter_than_messages_live_are_refused);
 }

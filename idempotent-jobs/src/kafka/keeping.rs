@@ -1,11 +1,13 @@
 //! What retention asks of the brokers: how long topics keep their messages, where they end, and how far the group came.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -32,6 +34,8 @@ pub struct Stand {
     pub end: i64,
     /// The group's committed offset, if there is one.
     pub committed: Option<i64>,
+    /// Whether a reader finds nothing from the committed offset on: what lies there are marks of transactions.
+    pub read: bool,
 }
 
 /// By topic and partition.
@@ -62,9 +66,10 @@ pub async fn stands(properties: &Properties, topics: &[String], timeout: Duratio
         // In this order: whoever is behind the ends that were seen first has read what lay before them.
         let ends = ends(&properties, &topics, timeout)?;
         let committed = Reader::open(&properties)?.committed(&topics, timeout)?;
-        let stand = |(at, (start, end))| {
+        let stand = |(at, (start, end)): ((String, i32), (i64, i64))| {
             let committed = committed.get(&at).copied();
-            (at, Stand { start, end, committed })
+            let read = committed.is_some_and(|from| is_read(&properties, &at, from, start..end));
+            (at, Stand { start, end, committed, read })
         };
         Ok(ends.into_iter().map(stand).collect())
     })
@@ -155,4 +160,36 @@ fn ends(properties: &Properties, topics: &Topics, timeout: Duration) -> Result<E
         }
     }
     Ok(ends)
+}
+
+/// So many offsets are looked at; behind more lies a message, or soon will.
+const MARKS: i64 = 16;
+/// How long a broker may take to show the first message or the end.
+const GLANCE: Duration = Duration::from_secs(3);
+
+/// Whether nothing lies in `log` from an offset on that a reader of committed transactions sees. Of what was deleted
+/// nobody knows.
+fn is_read(properties: &Properties, (topic, number): &(String, i32), from: i64, log: Range<i64>) -> bool {
+    if from >= log.end {
+        return true;
+    }
+    from >= log.start
+        && log.end - from <= MARKS
+        && shows_its_end(properties, topic, *number, from..log.end).unwrap_or(false)
+}
+
+/// Assigned by hand, so that the group hears nothing of it. To a reader the log ends before the first message of a
+/// transaction that is open: then more may be there than it shows.
+fn shows_its_end(properties: &Properties, topic: &str, number: i32, log: Range<i64>) -> Option<bool> {
+    let mut config = properties.consumer().ok()?;
+    config.set("enable.partition.eof", "true").set("auto.offset.reset", "error").remove("group.instance.id");
+    let client = client(&config).ok()?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, number, Offset::Offset(log.start)).ok()?;
+    let (_, readable) = client.fetch_watermarks(topic, number, GLANCE).ok()?;
+    if readable < log.end {
+        return Some(false);
+    }
+    client.assign(&list).ok()?;
+    Some(matches!(client.poll(GLANCE), Some(Err(KafkaError::PartitionEOF(_)))))
 }

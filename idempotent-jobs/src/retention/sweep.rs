@@ -22,6 +22,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Between two sweeps, unless the window says less.
 const RESTS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 
+/// After so long that nothing could be purged a person is told.
+const LONG: Duration = Duration::from_secs(3_600);
+
 /// Of its time a sweep leaves so many parts to others for each one it takes.
 const YIELD: u32 = 8;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -148,6 +151,7 @@ pub(crate) async fn clean(mut cleaner: Cleaner, ahead: Duration) {
     let Some(window) = cleaner.retention.limit() else { return std::future::pending().await };
     let rest = (window / 20).clamp(RESTS.0, RESTS.1);
     let mut look = LOOKS.0;
+    let mut told_behind = Instant::now();
     loop {
         let began = Instant::now();
         let looked = match cleaner.now().await {
@@ -155,6 +159,12 @@ pub(crate) async fn clean(mut cleaner: Cleaner, ahead: Duration) {
             Err(error) => Err(error.to_string()),
         };
         let behind = matches!(looked, Ok(Look::Behind(_)));
+        if !behind {
+            told_behind = began;
+        } else if told_behind.elapsed() >= LONG {
+            told_behind = began;
+            tracing::warn!(?looked, "no key was purged for an hour: the group is yet to read what lies before them");
+        }
         tell(looked);
         look = if behind { (look * 2).min(LOOKS.1) } else { LOOKS.0 };
         // A sweep that takes long is not begun anew at once.

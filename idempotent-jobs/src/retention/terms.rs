@@ -84,12 +84,12 @@ impl Terms {
 impl Term {
     /// Whether everything that lay in a partition has been read. One that was made later held nothing. One without a
     /// committed offset was never read: it must be empty. What the topic deleted is read by nobody, unless a worker has
-    /// it in hand; behind the last message may lie offsets that no reader comes to.
+    /// it in hand. Behind the last message may lie marks of transactions, which no committed offset comes to.
     fn passed(&self, number: i32, stand: Stand, waits: bool) -> bool {
         let Some(end) = self.ends.get(&number) else { return true };
         let is_gone = stand.start >= *end;
         match stand.committed {
-            Some(committed) => committed >= *end || is_gone && !waits,
+            Some(committed) => committed >= *end || stand.read || is_gone && !waits,
             None => is_gone,
         }
     }

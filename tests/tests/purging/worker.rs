@@ -201,6 +201,28 @@ pub fn what_may_be_sent_or_run_again_keeps_the_keys_of_its_time(kind: Kind) {
     assert_eq!(purged(&mut cleaner, SystemTime::now()), 5);
 }
 
+/// An idle partition whose last record is the mark of a transaction, which no committed offset comes to.
+pub fn marks_of_transactions_hold_up_no_purge(kind: Kind) {
+    let world = short_lived(kind);
+    world.send(0..5);
+    done(&world);
+    let mut cleaner = cleaner(&world, Retention::window(HOUR));
+    world.broker.send_in_transaction(PURGE.0, br#"{"id":5}"#, || {
+        let look = look(&mut cleaner, SystemTime::now());
+        assert!(matches!(look, Ok(Look::Behind(_))), "a message may come of an open one: {look:?}");
+    });
+    let worker = work(&world, |builder| builder);
+    until(&world, "the message of the transaction", || keys(&world) == 6);
+    worker.stop().expect("a clean stop");
+    age_keys(&world, 10_800);
+    let (end, committed) = (world.broker.ends(PURGE.0, 1)[0], world.broker.committed(&world.group, PURGE.0, 1)[0]);
+    assert!(committed < end, "{committed} of {end}");
+    assert_eq!(purged(&mut cleaner, SystemTime::now()), 6);
+    // A message where a mark was is no mark.
+    world.send(6..7);
+    assert!(matches!(look(&mut cleaner, SystemTime::now()), Ok(Look::Behind(_))));
+}
+
 /// Every window is refused that is shorter than messages can live, with the numbers; what never ends is refused always.
 pub fn windows_shorter_than_messages_live_are_refused(kind: Kind) {
     let world = short_lived(kind);

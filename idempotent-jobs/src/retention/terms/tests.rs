@@ -13,7 +13,7 @@ fn at(minutes: u64) -> SystemTime {
 }
 
 fn stand(start: i64, end: i64, committed: impl Into<Option<i64>>) -> Stand {
-    Stand { start, end, committed: committed.into() }
+    Stand { start, end, committed: committed.into(), read: false }
 }
 
 fn stands<const N: usize>(all: [Stand; N]) -> Stands {
@@ -63,11 +63,18 @@ fn a_topic_that_was_made_anew_is_noted_anew() {
 }
 
 #[test]
+fn marks_of_transactions_hold_up_nothing() {
+    let mut terms = Terms::default();
+    terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 9)]));
+    assert!(is_due(&terms, &stands([Stand { read: true, ..stand(0, 10, 9) }])));
+}
+
+#[test]
 fn what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
     let mut terms = Terms::default();
     terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 9)]));
     let emptied = stands([stand(10, 10, 9)]);
-    assert!(terms.due(&emptied, &BTreeSet::new()).contains("t"), "an end marker is no message");
+    assert!(terms.due(&emptied, &BTreeSet::new()).contains("t"), "lost, or a mark");
     assert!(!is_due(&terms, &emptied), "snoozed for longer than its topic keeps it");
     assert_eq!(
         terms.waits_for(&emptied).as_deref(),
