@@ -48,6 +48,10 @@ pub struct Walk {
 
 /// See [`Walk`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "each database has a place of its own")
+)]
 pub(super) enum Place {
     /// A page of the table, and the first one behind its end.
     Page(i64, i64),
@@ -119,7 +123,7 @@ pub trait RetentionStore: Send + Sync + 'static {
 }
 
 /// Adds up what single rows tell.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sqlite")]
 pub(super) fn added(rows: impl IntoIterator<Item = (String, i32, i64)>) -> Vec<Purged> {
     let mut all: BTreeMap<(String, i32), (u64, i64)> = BTreeMap::new();
     for (topic, partition, offset) in rows {
@@ -157,6 +161,7 @@ pub async fn open_retention(url: &str) -> Result<Arc<dyn RetentionStore>, StoreE
 mod tests {
     use super::*;
 
+    #[cfg(feature = "sqlite")]
     #[test]
     fn rows_are_added_up_by_partition() {
         let row = |partition, offset| ("t".to_owned(), partition, offset);
