@@ -70,6 +70,11 @@ pub mod kafka {
     pub use crate::kafka::*;
 }
 
+/// The purge by itself, for tests that pass the clock in.
+pub mod retention {
+    pub use crate::retention::{Cleaner, Look, Retention, Swept, problems, walk};
+}
+
 /// The port to the databases, for the tests of this workspace.
 pub mod store {
     pub use crate::context::Isolation;

@@ -69,6 +69,7 @@ pub mod outbox;
 mod outgoing;
 mod registry;
 mod relay;
+mod retention;
 mod retry;
 mod serve;
 mod start;
@@ -93,6 +94,7 @@ pub use crate::message::{
 pub use crate::once::{Once, OnceError, OnceKey, once};
 pub use crate::outgoing::{IntoOutgoing, JobMessage, Outgoing, Unsendable};
 pub use crate::relay::{Relay, RelayBuilder};
+pub use crate::retention::Retention;
 #[cfg(feature = "postgres")]
 pub use crate::store::{PgTx, postgres_migrations_sql};
 pub use crate::store::{Savepoint, Transacted, Tx};

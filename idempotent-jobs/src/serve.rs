@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
 use crate::outbox::relay::{Terms, relay};
 use crate::registry::{self, Registered};
+use crate::retention::{self, Cleaner, clean};
 use crate::start::{self, Selection};
 use crate::store::{JobRow, Store, open_relay, unknown_database};
 use crate::worker::WorkerBuilder;
@@ -76,9 +77,10 @@ async fn on<S: Store>(
     let bell = Arc::default();
     let start = async {
         let checked = check::<S>(&builder, linked, &properties, url).await?;
-        Ok::<_, Error>((checked, Relaying::start(&builder, url, &properties, &bell).await?))
+        let cleaning = cleaning(&builder, url, &properties, &checked.topics).await?;
+        Ok::<_, Error>((checked, Relaying::start(&builder, url, &properties, &bell).await?, cleaning))
     };
-    let (checked, relaying) = tokio::select! {
+    let (checked, relaying, cleaning) = tokio::select! {
         biased;
         () = &mut shutdown => {
             tracing::info!("asked to end before the start was complete: nothing was read");
@@ -113,7 +115,31 @@ async fn on<S: Store>(
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
-    consume(engine, consumer, relaying, shutdown, shutdown_timeout).await
+    consume(engine, consumer, Beside { relaying, cleaning }, shutdown, shutdown_timeout).await
+}
+
+/// What runs beside the jobs.
+struct Beside {
+    relaying: Option<Relaying>,
+    /// Dropped, it ends: a step that is not committed is done again.
+    cleaning: JoinSet<()>,
+}
+
+/// The purge, if the worker is to have one.
+async fn cleaning(
+    builder: &WorkerBuilder,
+    url: &str,
+    properties: &Properties,
+    topics: &[String],
+) -> Result<JoinSet<()>, Error> {
+    let mut task = JoinSet::new();
+    if builder.retention.limit().is_some() {
+        let cleaner = Cleaner::open(url, properties, topics, builder.retention).await;
+        let cleaner = cleaner
+            .map_err(|error| Error::Start(vec![format!("the database cannot be used for retention: {error}")]))?;
+        task.spawn(clean(cleaner, builder.retention_ahead));
+    }
+    Ok(task)
 }
 
 /// What the checks of a start found in order.
@@ -144,6 +170,9 @@ async fn check<S: Store>(
     let topics: Vec<String> = topics.into_iter().collect();
     let (store, committed) =
         tokio::join!(S::open(url, builder.concurrency.max(1)), offsets(properties, topics.clone()));
+    if committed.is_ok() {
+        problems.extend(too_short(builder, properties, &topics).await);
+    }
     let committed = committed.map_err(|more| problems.extend(more)).unwrap_or_default();
     let store = store.map_err(|error| problems.push(format!("the database cannot be used: {error}"))).ok();
     let Some(store) = store.filter(|_| problems.is_empty()) else { return Err(Error::Start(problems)) };
@@ -174,6 +203,20 @@ async fn offsets(properties: &Properties, topics: Vec<String>) -> Result<Committ
     match asking {
         Ok(_) => answered.await.unwrap_or_else(|error| failed(&error)),
         Err(error) => failed(&error),
+    }
+}
+
+/// Whether the topics keep their messages for longer than keys are kept, or do not say.
+async fn too_short(builder: &WorkerBuilder, properties: &Properties, topics: &[String]) -> Vec<String> {
+    if builder.retention.limit().is_none() {
+        return Vec::new();
+    }
+    match kafka::keeping(properties, topics, PATIENCE).await {
+        Ok(keeping) => retention::problems(&builder.retention, &keeping),
+        Err(unread) => unread
+            .into_iter()
+            .map(|problem| format!("retention: {problem}, so that nobody knows how long keys must be kept: keep them forever, or make the settings readable"))
+            .collect(),
     }
 }
 
@@ -215,7 +258,7 @@ impl<S: Store> Drop for StopWhenDropped<S> {
 async fn consume<S: Store>(
     engine: Arc<Engine<S>>,
     consumer: ConsumerHandle,
-    mut relaying: Option<Relaying>,
+    mut beside: Beside,
     shutdown: Shutdown,
     budget: Duration,
 ) -> Result<(), Error> {
@@ -235,15 +278,17 @@ async fn consume<S: Store>(
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
         Some(ended) = watching.join_next() => engine.fail(Error::Internal(format!("the watermarks' task ended by itself: {ended:?}"))),
-        ended = broken(&mut relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
+        ended = broken(&mut beside.relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
+        Some(ended) = beside.cleaning.join_next() => engine.fail(Error::Internal(format!("the purge ended by itself: {ended:?}"))),
     }
     engine.stop();
+    beside.cleaning.abort_all();
     let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
     consumer.stop(budget).await;
     let running = finish(workers, deadline).await;
     engine.let_go_all().await;
     // After the jobs, for which it goes on to their end.
-    if let Some(relaying) = relaying {
+    if let Some(relaying) = beside.relaying {
         relaying.stop(deadline.saturating_duration_since(Instant::now())).await;
     }
     match engine.failure() {

@@ -22,6 +22,9 @@
 //! | `idempotent_jobs_relay_in_flight` | gauge | `relay` | records handed to Kafka and not confirmed yet |
 //! | `idempotent_jobs_relay_shards` | gauge | `relay` | parts of the outbox this relay owns, of 32 |
 //! | `idempotent_jobs_relay_backlog_age_seconds` | gauge | `relay` | age of the oldest record this relay has to send, 0 if it has none; looked at every 5 s |
+//! | `idempotent_jobs_purged_total` | counter | `topic` | keys that were purged |
+//! | `idempotent_jobs_sweeps_total` | counter | – | sweeps through the table of keys that came to their end |
+//! | `idempotent_jobs_oldest_key_age_seconds` | gauge | – | age of the oldest key of this group when its last sweep by this process ended |
 //!
 //! `relay` is 0, unless several relays run in one process: they are numbered from 0, each by the lowest free number.
 //!
@@ -77,3 +80,9 @@ pub const RELAY_IN_FLIGHT: &str = "idempotent_jobs_relay_in_flight";
 pub const RELAY_SHARDS: &str = "idempotent_jobs_relay_shards";
 /// Age of the oldest record this relay has to send, in seconds.
 pub const RELAY_BACKLOG_AGE: &str = "idempotent_jobs_relay_backlog_age_seconds";
+/// Keys that were purged, by `topic`.
+pub const PURGED: &str = "idempotent_jobs_purged_total";
+/// Sweeps through the table of keys that came to their end.
+pub const SWEEPS: &str = "idempotent_jobs_sweeps_total";
+/// Age of the oldest key when the last sweep ended, in seconds.
+pub const OLDEST_KEY_AGE: &str = "idempotent_jobs_oldest_key_age_seconds";

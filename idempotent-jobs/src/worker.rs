@@ -9,6 +9,7 @@ use crate::engine::OnMissingKeys;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::{Error, Fate};
 use crate::kafka::OnGap;
+use crate::retention::Retention;
 use crate::serve::{self, Shutdown};
 
 /// Runs every job linked into this program until SIGTERM or Ctrl-C, configured by the environment.
@@ -64,6 +65,8 @@ pub struct WorkerBuilder {
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
+    pub(crate) retention: Retention,
+    pub(crate) retention_ahead: Duration,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -89,6 +92,8 @@ impl Default for WorkerBuilder {
             memory_budget: 64 << 20,
             relay: true,
             relay_keep_sent: None,
+            retention: Retention::forever(),
+            retention_ahead: Duration::ZERO,
             probe: Arc::new(Unwatched),
         }
     }
@@ -227,6 +232,19 @@ impl WorkerBuilder {
     /// database should be told the same: each keeps or forgets what it sends.
     pub fn relay_keep_sent(mut self, retention: Duration) -> Self {
         self.relay_keep_sent = Some(retention);
+        self
+    }
+
+    /// How long keys are kept, by which messages are known again; forever by default.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// For tests that do not wait: the purge goes by a clock that is so much ahead.
+    #[doc(hidden)]
+    pub fn retention_ahead(mut self, ahead: Duration) -> Self {
+        self.retention_ahead = ahead;
         self
     }
 

@@ -4,14 +4,17 @@ use std::time::{Duration, Instant};
 
 use idempotent_jobs::embedded;
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
+use rdkafka::producer::{BaseProducer, BaseRecord, FutureProducer, FutureRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::database::fresh;
 use crate::servers::{self, Turn};
 use crate::{PATIENCE, wait_for};
 
@@ -138,6 +141,46 @@ impl Broker {
                 Err((topic, why)) => panic!("topic {topic} cannot be made: {why}"),
             }
         }
+    }
+
+    /// Sets a topic's settings; those that are not named get their defaults.
+    ///
+    /// # Panics
+    /// When the broker refuses.
+    pub fn configure(&self, topic: &str, settings: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> =
+            config(&self.servers).create().expect("an admin client can be made");
+        let wanted = settings
+            .iter()
+            .fold(AlterConfig::new(ResourceSpecifier::Topic(topic)), |config, (name, value)| config.set(name, value));
+        let done = wait_for(admin.alter_configs([&wanted], &AdminOptions::new())).expect("the broker answers");
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+        let deadline = Instant::now() + PATIENCE;
+        let topic = [&ResourceSpecifier::Topic(topic)];
+        // The controller knows it at once, and the broker a moment later.
+        let is_set = || {
+            let told = wait_for(admin.describe_configs(topic, &AdminOptions::new())).expect("the broker answers");
+            let told = told[0].as_ref().expect("the topic is there");
+            settings.iter().all(|(name, value)| told.get(name).and_then(|entry| entry.value.as_deref()) == Some(value))
+        };
+        while !is_set() {
+            assert!(Instant::now() < deadline, "the topic's settings do not change");
+        }
+    }
+
+    /// Writes one message in a transaction of its own, and calls `open` before that is committed.
+    ///
+    /// # Panics
+    /// When it is not committed.
+    pub fn send_in_transaction(&self, topic: &str, payload: &[u8], open: impl FnOnce()) {
+        let producer: BaseProducer =
+            config(&self.servers).set("transactional.id", fresh("test")).create().expect("a producer can be made");
+        producer.init_transactions(ANSWER).expect("the broker answers");
+        producer.begin_transaction().expect("it begins");
+        producer.send(BaseRecord::<(), [u8]>::to(topic).payload(payload)).expect("there is room");
+        producer.flush(ANSWER).expect("it is in the log");
+        open();
+        producer.commit_transaction(ANSWER).expect("it is committed");
     }
 
     /// Writes the records in their order and waits until all are in the log; their offsets.

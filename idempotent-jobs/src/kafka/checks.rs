@@ -150,7 +150,7 @@ fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &Kafk
     format!("the Kafka brokers at {} do not answer ({said}): {advice}", properties.brokers())
 }
 
-fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
+pub(super) fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
     config
         .create_with_context(Ear::default())
         .map_err(|error| vec![format!("the Kafka client cannot be made: {error}")])
@@ -158,7 +158,7 @@ fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
 
 /// Remembers the most telling error: one that names a connection's trouble, not the outage as a whole.
 #[derive(Default)]
-struct Ear(Mutex<Option<(Code, String)>>);
+pub(super) struct Ear(Mutex<Option<(Code, String)>>);
 
 impl ClientContext for Ear {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {

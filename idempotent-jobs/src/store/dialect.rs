@@ -144,6 +144,8 @@ pub trait Dialect: LetterSql + ParkSql + AttemptSql + WatermarkSql + fmt::Debug 
     fn recorded(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<Recorded, Error>> + Send;
     /// Changes key form and scheme of a job's record.
     fn change(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Marks a job's record as one that others use too.
+    fn share(conn: &mut Self::Connection, job: &JobRow<'_>) -> impl Future<Output = Result<(), Error>> + Send;
     /// Reads every row of the job: only when its key changed, and an index for it would cost
     /// every claim.
     fn highest(

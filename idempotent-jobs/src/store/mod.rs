@@ -32,6 +32,7 @@ mod parked;
 mod postgres;
 mod register;
 mod relay;
+mod retention;
 mod savepoint;
 mod slots;
 #[cfg(feature = "sqlite")]
@@ -67,6 +68,7 @@ pub use self::parked::{Held, ParkSql, ParkedLane, Parking};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PgTx, PostgresStore, migrations_sql as postgres_migrations_sql};
 pub use self::relay::{Failure, Kept, LEASE, Place, RelayStore, Row, Shard, Share, Wanted, open_relay};
+pub use self::retention::{Begun, Bound, Purge, Purged, RetentionStore, Step, Walk, open_retention};
 pub use self::savepoint::Savepoint;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTx, migrations_sql as sqlite_migrations_sql};

@@ -74,6 +74,10 @@ async fn register_one<DB: Dialect>(
         return Ok(None);
     }
     let recorded = answer::<DB, _>(ANSWER, DB::recorded(conn, job)).await?;
+    if job.shared {
+        // Undone if the start is refused.
+        answer::<DB, _>(ANSWER, DB::share(conn, job)).await?;
+    }
     match compare(job, &recorded) {
         Step::Keep => return Ok(None),
         Step::Refuse(refusal) => return Ok(Some(refusal)),

@@ -13,6 +13,7 @@ use crate::options::Contest;
 use crate::outbox;
 use crate::pgbench;
 use crate::postgres::Postgres;
+use crate::purge;
 use crate::report::{self, Extras};
 use crate::results::Results;
 use crate::scale;
@@ -31,6 +32,16 @@ pub async fn run(contest: &Contest) -> Result<(), Failure> {
     let mut extras = Extras::new();
     measure(rounds, &kafka, &contestants, &mut results).await?;
     outbox::measure(contest, &kafka, rounds, &mut results, &mut extras).await?;
+    if contest.purge || contest.full {
+        let mut load = Loads::full().grouped;
+        if contestants.iter().all(|contestant| contestant.load.topic != load.topic) {
+            // A purge of fewer keys ends sooner.
+            load.messages = load.messages.min(contest.purge_keys / 20);
+            kafka.make(load).await?;
+            kafka.fill(load, 0)?;
+        }
+        purge::measure(&contest.postgres, &kafka, load, contest.purge_keys, rounds, &mut results).await?;
+    }
     if contest.memory || contest.full {
         extras.extend(memory::measure(&kafka, &postgres, contest.backlog).await?);
     }

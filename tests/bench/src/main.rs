@@ -18,6 +18,7 @@ mod outbox;
 mod pgbench;
 mod postgres;
 mod progress;
+mod purge;
 mod report;
 mod results;
 mod scale;

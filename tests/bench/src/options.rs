@@ -22,7 +22,7 @@ pub struct Contest {
     #[arg(long)]
     pub quick: bool,
 
-    /// Everything: --memory and --scale
+    /// Everything: --memory, --scale and --purge
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
 
@@ -33,6 +33,10 @@ pub struct Contest {
     /// Also: with 20,000,000 keys claimed before, beside none
     #[arg(long, conflicts_with = "quick")]
     pub scale: bool,
+
+    /// Also: while old keys are purged, beside none that are
+    #[arg(long, conflicts_with = "quick")]
+    pub purge: bool,
 
     /// How often everything is measured [default: 5, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -57,6 +61,10 @@ pub struct Contest {
     /// For trying out the benchmark itself: keys of --scale
     #[arg(long, value_name = "N", default_value_t = 20_000_000, hide_short_help = true)]
     pub keys: u64,
+
+    /// For trying out the benchmark itself: keys of --purge
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, hide_short_help = true)]
+    pub purge_keys: u64,
 
     #[arg(long, env = "KAFKA_BROKERS", default_value = "", hide = true)]
     pub brokers: String,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field::RATIOS;
 use crate::outbox;
+use crate::purge;
 use crate::results::{Results, Spread};
 
 /// Beside the rounds: numbers that are measured once.
@@ -44,9 +45,9 @@ pub fn everything(results: &Results, extras: &Extras) -> Value {
     json!({ "ratios": line(results, extras), "jobs_per_second": rounds })
 }
 
-/// Those of the jobs and those of the outbox.
+/// Those of the jobs, of the outbox and of the purge.
 fn ratios() -> Vec<(&'static str, &'static str, &'static str)> {
-    RATIOS.iter().chain(&outbox::RATIOS).copied().collect()
+    RATIOS.iter().chain(&outbox::RATIOS).chain(&purge::RATIOS).copied().collect()
 }
 
 fn rounded(value: f64) -> Value {

@@ -39,14 +39,15 @@ pub async fn contestants(server: &str, load: Load, keys: u64) -> Result<[Contest
     Ok([line("scale_empty", empty), line("scale_full", Postgres { keeps_earlier: true, ..full })])
 }
 
-async fn fill(conn: &mut PgConnection, keys: i64) -> Result<(), Failure> {
+/// Fills a database with claims of before.
+pub async fn fill(conn: &mut PgConnection, keys: i64) -> Result<(), Failure> {
     conn.execute("ALTER TABLE idempotent_jobs.processed DROP CONSTRAINT processed_pkey").await?;
     let mut filled = 0;
     while filled < keys {
         let next = keys.min(filled + CHUNK);
         sqlx::query(FILL).bind(filled + 1).bind(next).bind(EARLIER).execute(&mut *conn).await?;
         filled = next;
-        eprintln!("scale: {filled} of {keys} keys");
+        eprintln!("filled: {filled} of {keys} keys");
     }
     conn.execute(INDEX).await?;
     conn.execute("VACUUM (FREEZE, ANALYZE) idempotent_jobs.processed").await?;

@@ -42,6 +42,8 @@ fn pure_files_know_no_clock_no_async_and_no_sql() {
         "outbox/relay/shares.rs",
         "outbox/relay/judge.rs",
         "outbox/relay/pace.rs",
+        "retention/rule.rs",
+        "retention/terms.rs",
         "retry.rs",
         "key.rs",
         "fingerprint.rs",

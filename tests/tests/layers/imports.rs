@@ -7,7 +7,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("words", &["error", "message", "key", "json", "fingerprint", "config", "telemetry", "trace"]),
     ("declare", &["codec", "context", "extract", "job", "job_id", "outgoing", "registry", "retry"]),
     ("ports", &["store", "kafka"]),
-    ("engine", &["engine", "outbox", "dead_letters"]),
+    ("engine", &["engine", "outbox", "dead_letters", "retention"]),
     ("surface", &["worker", "relay", "once", "start", "serve", "lib", "__private", "testing", "doctor"]),
 ];
 

@@ -9,13 +9,14 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 6] = [
+const KNOWN: [Migration; 7] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
     Migration { version: 4, sql: include_str!("../../../migrations/postgres/0004_parked.sql") },
     Migration { version: 5, sql: include_str!("../../../migrations/postgres/0005_attempts.sql") },
     Migration { version: 6, sql: include_str!("../../../migrations/postgres/0006_watermarks.sql") },
+    Migration { version: 7, sql: include_str!("../../../migrations/postgres/0007_retention.sql") },
 ];
 
 /// READ COMMITTED, so that what is read behind a lock is what its last holder left.

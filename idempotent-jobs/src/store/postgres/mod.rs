@@ -14,6 +14,7 @@ mod operate;
 mod parked;
 mod register;
 mod relay;
+mod retention;
 mod session;
 mod watermarks;
 
@@ -29,6 +30,7 @@ use sqlx_core::transaction::TransactionManager;
 pub use self::migrate::migrations_sql;
 pub use self::operate::PostgresOperate;
 pub use self::relay::PostgresRelay;
+pub use self::retention::PostgresRetention;
 use super::dialect::{Broken, Chain, Dialect};
 use super::enqueue::Waiting;
 use super::outcome::Stored;
@@ -174,6 +176,10 @@ impl Dialect for Postgres {
 
     async fn change(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> {
         register::change(conn, job).await
+    }
+
+    async fn share(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<(), Error> {
+        register::share(conn, job).await
     }
 
     async fn highest(conn: &mut PgConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {

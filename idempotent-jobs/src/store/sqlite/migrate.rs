@@ -7,13 +7,14 @@ use crate::store::migrate::{Migration, missing};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 6] = [
+const KNOWN: [Migration; 7] = [
     Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/sqlite/0003_dead_letters.sql") },
     Migration { version: 4, sql: include_str!("../../../migrations/sqlite/0004_parked.sql") },
     Migration { version: 5, sql: include_str!("../../../migrations/sqlite/0005_attempts.sql") },
     Migration { version: 6, sql: include_str!("../../../migrations/sqlite/0006_watermarks.sql") },
+    Migration { version: 7, sql: include_str!("../../../migrations/sqlite/0007_retention.sql") },
 ];
 
 /// The write lock is the lock of migrations and records; the busy timeout bounds the wait.

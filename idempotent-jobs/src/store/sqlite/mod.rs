@@ -14,6 +14,7 @@ mod operate;
 mod parked;
 mod register;
 mod relay;
+mod retention;
 mod session;
 mod watermarks;
 
@@ -28,6 +29,7 @@ use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 pub use self::migrate::migrations_sql;
 pub use self::operate::SqliteOperate;
 pub use self::relay::SqliteRelay;
+pub use self::retention::SqliteRetention;
 use super::dialect::{Broken, Chain, Dialect};
 use super::enqueue::Waiting;
 use super::outcome::Stored;
@@ -186,6 +188,10 @@ impl Dialect for Sqlite {
 
     async fn change(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<(), Error> {
         register::change(conn, job).await
+    }
+
+    async fn share(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<(), Error> {
+        register::share(conn, job).await
     }
 
     async fn highest(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {

@@ -7,14 +7,15 @@ use crate::store::register::{Highest, Recorded};
 
 pub(super) async fn record(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<bool, Error> {
     let done = sqlx::query(
-        "INSERT INTO main.idempotent_jobs_jobs (name, \"group\", topic, key_form, scheme) \
-         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
+        "INSERT INTO main.idempotent_jobs_jobs (name, \"group\", topic, key_form, scheme, shared) \
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
     )
     .bind(job.name)
     .bind(job.group)
     .bind(job.topic)
     .bind(job.key_form)
     .bind(job.scheme)
+    .bind(job.shared)
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
@@ -40,6 +41,14 @@ pub(super) async fn change(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Res
     .execute(conn)
     .await
     .map(drop)
+}
+
+pub(super) async fn share(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<(), Error> {
+    sqlx::query("UPDATE main.idempotent_jobs_jobs SET shared = true WHERE name = $1 AND NOT shared")
+        .bind(job.name)
+        .execute(conn)
+        .await
+        .map(drop)
 }
 
 pub(super) async fn highest(conn: &mut SqliteConnection, job: &JobRow<'_>) -> Result<Vec<Highest>, Error> {

@@ -13,7 +13,7 @@ use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use idempotent_jobs::Worker;
+use idempotent_jobs::{Retention, Worker};
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
@@ -31,6 +31,11 @@ fn main() -> ExitCode {
     }
     if let Ok(budget) = env::var("CHILD_SHUTDOWN_MS") {
         worker = worker.shutdown_timeout(Duration::from_millis(budget.parse().expect("milliseconds")));
+    }
+    if let Ok(window) = env::var("CHILD_RETENTION_S") {
+        let seconds = |text: String| Duration::from_secs(text.parse().expect("seconds"));
+        worker = worker.retention(Retention::window(seconds(window)));
+        worker = worker.retention_ahead(env::var("CHILD_AHEAD_S").map_or(Duration::ZERO, seconds));
     }
     match runtime().block_on(worker.run()) {
         Ok(()) => ExitCode::SUCCESS,

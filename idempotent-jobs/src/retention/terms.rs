@@ -1,0 +1,117 @@
+//! When the keys of a topic may go. Pure: `now`, and what the brokers and the database said, are passed in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use crate::kafka::{Stand, Stands};
+use crate::store::Bound;
+
+/// What clocks and brokers are allowed: a row bears the time at which its transaction began, and brokers look for what is
+/// too old every five minutes.
+pub const SLACK: Duration = Duration::from_secs(600);
+
+/// Times by topic.
+pub type Times = BTreeMap<String, SystemTime>;
+
+/// What was noted of each topic.
+#[derive(Debug, Default)]
+pub struct Terms(BTreeMap<String, Term>);
+
+/// The moment that the module `retention` calls *then*.
+#[derive(Debug)]
+struct Term {
+    /// Keys that were processed before may go.
+    before: SystemTime,
+    /// Once the group has committed these: the end of each partition.
+    ends: BTreeMap<i32, i64>,
+}
+
+impl Terms {
+    /// Notes the moment for each topic that waits for none. `now` was asked for first, then `unsent`, then the ends in
+    /// `stands`: nothing that is still to be sent is older, and what was sent lies before the ends.
+    pub fn note(&mut self, now: SystemTime, window: Duration, unsent: &Times, stands: &Stands) {
+        for (topic, partitions) in by_topic(stands) {
+            if self.0.get(topic).is_some_and(|term| !term.is_void(&partitions)) {
+                continue;
+            }
+            let still = unsent.get(topic).map_or(now, |unsent| now.min(*unsent));
+            let ends = partitions.iter().map(|(number, stand)| (*number, stand.end)).collect();
+            self.0.insert(topic.to_owned(), Term { before: before(still, window), ends });
+        }
+    }
+
+    /// The topics whose moment has come. Of those in `waiting` a message may wait that its topic does not keep any more.
+    pub fn due(&self, stands: &Stands, waiting: &BTreeSet<String>) -> BTreeSet<String> {
+        let is_due = |topic: &str, partitions: &[(i32, Stand)]| {
+            let waits = waiting.contains(topic);
+            self.0
+                .get(topic)
+                .is_some_and(|term| partitions.iter().all(|(number, stand)| term.passed(*number, *stand, waits)))
+        };
+        by_topic(stands).filter(|(topic, all)| is_due(topic, all)).map(|(topic, _)| topic.to_owned()).collect()
+    }
+
+    /// What may go of a topic that is [due](Self::due). `unkeyed` was asked for after `stands`: who read a message up to the
+    /// committed offset has written its letter before.
+    pub fn bounds(&self, topic: &str, window: Duration, unkeyed: &Times, stands: &Stands) -> Vec<Bound> {
+        let Some(term) = self.0.get(topic) else { return Vec::new() };
+        let held = unkeyed.get(topic).map(|sent| before(*sent, window));
+        let before = held.map_or(term.before, |held| held.min(term.before));
+        let bound = |((_, partition), stand): (&(String, i32), &Stand)| {
+            Some(Bound { topic: topic.to_owned(), partition: *partition, below: stand.committed?, before })
+        };
+        stands.iter().filter(|((of, _), _)| of == topic).filter_map(bound).collect()
+    }
+
+    /// It was swept: the next moment is noted in the next round.
+    pub fn swept(&mut self, topic: &str) {
+        self.0.remove(topic);
+    }
+
+    /// What a topic that is not due waits for, for a person.
+    pub fn waits_for(&self, stands: &Stands) -> Option<String> {
+        stands.iter().find_map(|((topic, number), stand)| {
+            let term = self.0.get(topic)?;
+            let end = term.ends.get(number).filter(|_| !term.passed(*number, *stand, true))?;
+            let committed = stand.committed.map_or("nothing".to_owned(), |offset| offset.to_string());
+            Some(format!(
+                "topic {topic}, partition {number}: the group has committed {committed}, and is to come to {end}"
+            ))
+        })
+    }
+}
+
+impl Term {
+    /// Whether everything that lay in a partition has been read. One that was made later held nothing. One without a
+    /// committed offset was never read: it must be empty. What the topic deleted is read by nobody, unless a worker has
+    /// it in hand. Behind the last message may lie marks of transactions, which no committed offset comes to.
+    fn passed(&self, number: i32, stand: Stand, waits: bool) -> bool {
+        let Some(end) = self.ends.get(&number) else { return true };
+        let is_gone = stand.start >= *end;
+        match stand.committed {
+            Some(committed) => committed >= *end || stand.read || is_gone && !waits,
+            None => is_gone,
+        }
+    }
+
+    /// The topic was made anew: its ends say nothing of the old one's, nor theirs of it.
+    fn is_void(&self, partitions: &[(i32, Stand)]) -> bool {
+        partitions.iter().any(|(number, stand)| self.ends.get(number).is_some_and(|end| stand.end < *end))
+    }
+}
+
+/// A window and the slack before a time; what is too long for the clock leaves nothing before.
+fn before(time: SystemTime, window: Duration) -> SystemTime {
+    time.checked_sub(window.saturating_add(SLACK)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn by_topic(stands: &Stands) -> impl Iterator<Item = (&str, Vec<(i32, Stand)>)> {
+    let mut topics: BTreeMap<&str, Vec<(i32, Stand)>> = BTreeMap::new();
+    for ((topic, number), stand) in stands {
+        topics.entry(topic).or_default().push((*number, *stand));
+    }
+    topics.into_iter()
+}
+
+#[cfg(test)]
+mod tests;
