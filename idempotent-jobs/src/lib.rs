@@ -51,6 +51,8 @@
 #[doc(hidden)]
 pub mod __private;
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod codec;
 mod context;
 pub mod dead_letters;

@@ -16,6 +16,7 @@ pub mod outbox;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;
+pub mod tool;
 pub mod worker;
 pub mod world;
 

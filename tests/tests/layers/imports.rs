@@ -8,7 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("declare", &["codec", "context", "extract", "job", "job_id", "outgoing", "registry", "retry"]),
     ("ports", &["store", "kafka"]),
     ("engine", &["engine", "outbox", "dead_letters"]),
-    ("surface", &["worker", "relay", "once", "start", "serve", "lib", "__private", "testing", "doctor"]),
+    ("surface", &["worker", "relay", "once", "start", "serve", "lib", "__private", "testing", "doctor", "cli", "bin"]),
 ];
 
 fn layer(module: &str) -> usize {
