@@ -56,6 +56,7 @@ pub mod cli;
 mod codec;
 mod context;
 pub mod dead_letters;
+pub mod doctor;
 mod engine;
 mod error;
 mod extract;

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::doctor::{Doctor, Finding, Severity};
 use crate::engine::{Engine, Parts, Routed, redrive, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
@@ -91,7 +92,7 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, .. } = builder;
+    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, examine, .. } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -104,11 +105,32 @@ async fn on<S: Store>(
         bell,
         unknown_event,
     });
+    if examine {
+        tokio::spawn(examine_all(Doctor::of_worker(url, properties.clone())));
+    }
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
     consume(engine, consumer, relaying, shutdown, shutdown_timeout).await
+}
+
+/// The doctor's look at a start, which nothing waits for.
+const EXAMINED: Duration = Duration::from_secs(30);
+
+/// Logs what the doctor finds. That the group has no members yet is no news: this one is about to join.
+async fn examine_all(doctor: Doctor) {
+    let Ok(findings) = timeout(EXAMINED, doctor.examine()).await else {
+        return tracing::debug!("the doctor had no time to look at everything");
+    };
+    for finding in findings.into_iter().filter(|finding| finding.check != "group.members") {
+        let Finding { severity, check, place, what, advice, .. } = finding;
+        match severity {
+            Severity::Ok => tracing::debug!(check, place, advice, "{what}"),
+            Severity::Warning => tracing::warn!(check, place, advice, "{what}"),
+            Severity::Error => tracing::error!(check, place, advice, "{what}"),
+        }
+    }
 }
 
 /// What the checks of a start found in order.

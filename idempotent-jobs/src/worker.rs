@@ -61,6 +61,7 @@ pub struct WorkerBuilder {
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
+    pub(crate) examine: bool,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -84,6 +85,7 @@ impl Default for WorkerBuilder {
             memory_budget: 64 << 20,
             relay: true,
             relay_keep_sent: None,
+            examine: true,
             probe: Arc::new(Unwatched),
         }
     }
@@ -199,6 +201,14 @@ impl WorkerBuilder {
     /// database should be told the same: each keeps or forgets what it sends.
     pub fn relay_keep_sent(mut self, retention: Duration) -> Self {
         self.relay_keep_sent = Some(retention);
+        self
+    }
+
+    /// Whether the worker has the [doctor](crate::doctor) look at its database, its topics and its group
+    /// when it starts, and logs what is wrong; it does unless told otherwise. It looks in the background, for
+    /// some 30 s at most, and stops nothing.
+    pub fn examine(mut self, examine: bool) -> Self {
+        self.examine = examine;
         self
     }
 

@@ -5,8 +5,10 @@ mod operating;
 use std::path::Path;
 use std::{env, fs};
 
+use tests::PATIENCE;
 use tests::database::Kind;
 use tests::tool::{told, tool};
+use tests::world::{CRASH, World};
 
 #[test]
 fn dead_letters_are_looked_at_run_again_and_set_aside() {
@@ -34,6 +36,53 @@ fn records_are_sent_again_or_given_up() {
 }
 
 #[test]
+fn the_doctor_looks_and_changes_nothing() {
+    operating::doctor::looks_and_changes_nothing(Kind::Sqlite);
+}
+
+#[test]
+fn the_doctor_says_what_waits_and_what_to_do() {
+    operating::doctor::says_what_waits_and_what_to_do(Kind::Sqlite);
+}
+
+#[test]
+fn the_doctor_finds_a_log_that_was_made_anew() {
+    operating::doctor::finds_a_log_that_was_made_anew(Kind::Sqlite);
+}
+
+#[test]
+fn ded_06_the_doctor_finds_a_table_that_lets_a_key_in_twice() {
+    operating::doctor::ded_06_finds_a_table_that_lets_a_key_in_twice(Kind::Sqlite);
+}
+
+#[test]
+fn the_doctor_finds_an_index_that_is_missing() {
+    operating::doctor::finds_an_index_that_is_missing(Kind::Sqlite);
+}
+
+#[test]
+fn the_doctor_finds_records_that_nobody_sends() {
+    operating::doctor::finds_records_that_nobody_sends(Kind::Sqlite);
+}
+
+#[test]
+fn a_worker_that_starts_logs_what_the_doctor_finds_unless_told_otherwise() {
+    let world = World::embedded(CRASH);
+    let found = "topic.replicas";
+    let child = world.child();
+    child.heard(found);
+    child.stop();
+    let mut command = world.command(world.quick());
+    command.env("CHILD_EXAMINE", "off");
+    let quiet = world.start(command);
+    world.send(0..10);
+    world.settled(PATIENCE);
+    let source = quiet.source;
+    quiet.stop();
+    assert!(!world.events.seen().has_said(source, found));
+}
+
+#[test]
 fn sec_no_password_is_printed() {
     const SECRET: &str = "open-sesame";
     for (url, words) in [
@@ -50,6 +99,18 @@ fn sec_no_password_is_printed() {
     let said = told(&mut tool(&["outbox", "list"]));
     assert_eq!(said.code, 2, "{said:?}");
     said.says(&["set `DATABASE_URL`"]);
+    let mut command = tool(&["doctor"]);
+    command
+        .env("DATABASE_URL", format!("postgres://ann:{SECRET}@127.0.0.1:1/jobs"))
+        .env("KAFKA_BROKERS", "127.0.0.1:1");
+    command
+        .env("KAFKA_SASL_PASSWORD", SECRET)
+        .env("KAFKA_SSL_KEY_PASSWORD", SECRET)
+        .env("KAFKA_SASL_MECHANISM", "PLAIN");
+    let said = told(command.env("KAFKA_SECURITY_PROTOCOL", "nonsense"));
+    assert_eq!(said.code, 2, "{said:?}");
+    said.says(&["database.reach", "127.0.0.1:1", "properties"]);
+    said.hides(&[SECRET]);
 }
 
 #[test]
@@ -96,4 +157,5 @@ const COMMANDS: &[&str] = &[
     "outbox redrive",
     "outbox discard",
     "outbox replay",
+    "doctor",
 ];

@@ -2,7 +2,11 @@
 
 mod operating;
 
+use operating::doctor::finds;
+use operating::jobs::{Mended, OPERATED, work};
+use tests::PATIENCE;
 use tests::database::Kind;
+use tests::world::World;
 
 #[test]
 fn dead_letters_are_looked_at_run_again_and_set_aside() {
@@ -27,4 +31,66 @@ fn dead_letters_are_chosen_before_they_are_changed() {
 #[test]
 fn records_are_sent_again_or_given_up() {
     operating::outbox::records_are_sent_again_or_given_up(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_looks_and_changes_nothing() {
+    operating::doctor::looks_and_changes_nothing(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_says_what_waits_and_what_to_do() {
+    operating::doctor::says_what_waits_and_what_to_do(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_finds_a_log_that_was_made_anew() {
+    operating::doctor::finds_a_log_that_was_made_anew(Kind::Postgres);
+}
+
+#[test]
+fn ded_06_the_doctor_finds_a_table_that_lets_a_key_in_twice() {
+    operating::doctor::ded_06_finds_a_table_that_lets_a_key_in_twice(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_finds_an_index_that_is_missing() {
+    operating::doctor::finds_an_index_that_is_missing(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_finds_records_that_nobody_sends() {
+    operating::doctor::finds_records_that_nobody_sends(Kind::Postgres);
+}
+
+#[test]
+fn the_doctor_knows_settings_that_do_harm() {
+    let world = World::real(OPERATED);
+    tests::wait_for(idempotent_jobs::outbox::migrate(world.database.url())).expect("the tables can be made");
+    let told = world.tool(1, &["doctor", "--json"]);
+    for well in ["database.version", "database.clock"] {
+        finds(&told, well, "ok");
+    }
+    world.database.run(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); \
+         EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); \
+         EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$",
+    );
+    let told = world.tool(1, &["doctor", "--json"]);
+    for warned in ["database.isolation", "database.durability", "database.read_only"] {
+        finds(&told, warned, "warning");
+    }
+}
+
+#[test]
+fn the_doctor_reads_the_settings_of_topics() {
+    let world = World::real(OPERATED);
+    world.put(&[work(1, false)]);
+    let worker = world.work_as(["operated_postgres"], |builder| builder.state(Mended::default()));
+    world.settled(PATIENCE);
+    let told = world.tool(1, &["doctor", "--json"]);
+    let kept = finds(&told, "topic.cleanup", "ok")["what"].to_string();
+    assert!(kept.contains("messages are kept for 168 h, dated by CreateTime"), "{kept}");
+    assert!(finds(&told, "group.members", "ok")["what"].to_string().contains("1 member(s)"), "{told:?}");
+    worker.stop().expect("a clean stop");
 }

@@ -1,4 +1,4 @@
-//! The operator's command line: `idempotent-jobs dead-letters`, `outbox`.
+//! The operator's command line: `idempotent-jobs dead-letters`, `outbox`, `doctor`.
 //!
 //! ```sh
 //! cargo install --git … idempotent-jobs --features cli,sqlite
@@ -22,6 +22,7 @@
 //! Text for people, and with `--json` one JSON object a line for scripts. Payloads and the values of headers
 //! appear only where they are asked for. What came from outside is shown with control characters escaped.
 
+mod doctor;
 mod letters;
 mod outbox;
 mod text;
@@ -62,6 +63,9 @@ enum Command {
     /// Records that Kafka refused: look at them, send them again, give them up
     #[command(subcommand)]
     Outbox(outbox::Command),
+    /// Looks at the database, the brokers and the topics, and says what is wrong and what to do
+    #[command(after_help = doctor::CODES)]
+    Doctor(doctor::Examine),
 }
 
 /// How a command ended.
@@ -71,6 +75,8 @@ enum End {
     Well = 0,
     /// Some of it is not.
     Partly = 1,
+    /// Something is wrong.
+    Wrong = 2,
 }
 
 /// Why a command was not carried out.
@@ -117,6 +123,7 @@ fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> {
         match command {
             Command::DeadLetters(command) => letters::run(command, out).await,
             Command::Outbox(command) => outbox::run(command, out).await,
+            Command::Doctor(args) => doctor::run(&args, out).await,
         }
     })
 }

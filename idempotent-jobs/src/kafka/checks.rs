@@ -122,7 +122,7 @@ fn partitions(client: &BaseConsumer<Ear>, topic: &str, timeout: Duration) -> Res
     }
 }
 
-fn refusal(topic: &str, code: Code) -> String {
+pub(super) fn refusal(topic: &str, code: Code) -> String {
     match code {
         Code::UnknownTopic | Code::UnknownTopicOrPartition => missing(topic),
         Code::TopicAuthorizationFailed => format!("topic `{topic}`: this user may not read it"),
@@ -138,7 +138,7 @@ fn missing(topic: &str) -> String {
     )
 }
 
-fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &KafkaError) -> String {
+pub(super) fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &KafkaError) -> String {
     // What went wrong with each connection waits in the queue.
     while client.poll(Duration::ZERO).is_some() {}
     let heard = client.context().0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -150,7 +150,7 @@ fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &Kafk
     format!("the Kafka brokers at {} do not answer ({said}): {advice}", properties.brokers())
 }
 
-fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
+pub(super) fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
     config
         .create_with_context(Ear::default())
         .map_err(|error| vec![format!("the Kafka client cannot be made: {error}")])
@@ -158,7 +158,7 @@ fn client(config: &ClientConfig) -> Result<BaseConsumer<Ear>, Vec<String>> {
 
 /// Remembers the most telling error: one that names a connection's trouble, not the outage as a whole.
 #[derive(Default)]
-struct Ear(Mutex<Option<(Code, String)>>);
+pub(super) struct Ear(Mutex<Option<(Code, String)>>);
 
 impl ClientContext for Ear {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {

@@ -1,5 +1,6 @@
 //! What a person on call does, on both databases.
 
+pub mod doctor;
 pub mod jobs;
 pub mod letters;
 pub mod outbox;

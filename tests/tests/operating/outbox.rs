@@ -8,7 +8,7 @@ use tests::world::World;
 
 use super::jobs::{CARD, OPERATED, Work};
 
-fn with_records(kind: Kind) -> World {
+pub fn with_records(kind: Kind) -> World {
     let world = World::of(kind, OPERATED);
     let url = world.database.url();
     let all = (0..3).map(|id| Work { id, fails: false, card: CARD.to_owned() });

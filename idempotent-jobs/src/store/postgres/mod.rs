@@ -6,6 +6,7 @@ mod claims;
 mod enqueue;
 mod fault;
 mod guard;
+mod inspect;
 mod letters;
 mod migrate;
 mod open;
@@ -23,6 +24,7 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgTransactionManager};
 use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+pub(in crate::store) use self::inspect::inspect;
 pub use self::migrate::migrations_sql;
 pub use self::operate::PostgresOperate;
 pub use self::relay::PostgresRelay;

@@ -31,6 +31,9 @@ fn main() -> ExitCode {
     if let Ok(budget) = env::var("CHILD_SHUTDOWN_MS") {
         worker = worker.shutdown_timeout(Duration::from_millis(budget.parse().expect("milliseconds")));
     }
+    if env::var("CHILD_EXAMINE").as_deref() == Ok("off") {
+        worker = worker.examine(false);
+    }
     match runtime().block_on(worker.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
