@@ -61,6 +61,7 @@ mod engine;
 mod error;
 mod extract;
 mod fingerprint;
+pub mod health;
 mod job;
 mod job_id;
 mod json;

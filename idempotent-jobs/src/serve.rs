@@ -35,6 +35,7 @@ pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Checks, consumes, shuts down.
 pub(crate) async fn serve(mut builder: WorkerBuilder) -> Result<(), Error> {
+    let _alive = builder.health.until_dropped();
     // Heard from the first moment: a signal during the checks must not kill by its default action.
     let shutdown = match builder.shutdown.take() {
         Some(shutdown) => shutdown,
@@ -92,7 +93,9 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, examine, .. } = builder;
+    let WorkerBuilder {
+        states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, examine, health, ..
+    } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -104,6 +107,7 @@ async fn on<S: Store>(
         session: properties.session_timeout(),
         bell,
         unknown_event,
+        health: health.clone(),
     });
     if examine {
         tokio::spawn(examine_all(Doctor::of_worker(url, properties.clone())));
@@ -112,6 +116,7 @@ async fn on<S: Store>(
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
+    health.started();
     consume(engine, consumer, relaying, shutdown, shutdown_timeout).await
 }
 
@@ -249,6 +254,7 @@ async fn consume<S: Store>(
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
         ended = broken(&mut relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
     }
+    engine.health().stopping();
     engine.stop();
     let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
     consumer.stop(budget).await;
@@ -299,6 +305,7 @@ impl Relaying {
         }
         let terms = Terms::default();
         let terms = builder.relay_keep_sent.map_or(terms.clone(), |retention| terms.keep_sent(retention));
+        let terms = Terms { health: Some(builder.health.clone()), ..terms };
         let store = open_relay(url).await;
         let store =
             store.map_err(|error| Error::Start(vec![format!("the database cannot be used for the relay: {error}")]))?;

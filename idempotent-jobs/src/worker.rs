@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::context::States;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::{Error, Fate};
+use crate::health::Health;
 use crate::kafka::OnGap;
 use crate::serve::{self, Shutdown};
 
@@ -62,6 +63,7 @@ pub struct WorkerBuilder {
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
     pub(crate) examine: bool,
+    pub(crate) health: Health,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -86,6 +88,7 @@ impl Default for WorkerBuilder {
             relay: true,
             relay_keep_sent: None,
             examine: true,
+            health: Health::new(),
             probe: Arc::new(Unwatched),
         }
     }
@@ -209,6 +212,12 @@ impl WorkerBuilder {
     /// some 30 s at most, and stops nothing.
     pub fn examine(mut self, examine: bool) -> Self {
         self.examine = examine;
+        self
+    }
+
+    /// Where the worker tells how it is, for [liveness and readiness](crate::health): one for each worker.
+    pub fn health(mut self, health: Health) -> Self {
+        self.health = health;
         self
     }
 

@@ -36,6 +36,16 @@ fn records_are_sent_again_or_given_up() {
 }
 
 #[test]
+fn a_worker_is_ready_between_its_start_and_its_end() {
+    operating::health::a_worker_is_ready_between_its_start_and_its_end(Kind::Sqlite);
+}
+
+#[test]
+fn a_member_that_gets_no_partition_is_ready_consumer() {
+    operating::health::a_member_that_gets_no_partition_is_ready(Kind::Sqlite, "consumer");
+}
+
+#[test]
 fn the_doctor_looks_and_changes_nothing() {
     operating::doctor::looks_and_changes_nothing(Kind::Sqlite);
 }
@@ -158,4 +168,10 @@ const COMMANDS: &[&str] = &[
     "outbox discard",
     "outbox replay",
     "doctor",
+    "status",
 ];
+
+#[test]
+fn the_status_shows_lag_members_and_what_waits() {
+    operating::status::shows_lag_members_and_what_waits(Kind::Sqlite);
+}

@@ -2,10 +2,13 @@
 
 mod operating;
 
+use idempotent_jobs::health::Health;
 use operating::doctor::finds;
+use operating::health;
 use operating::jobs::{Mended, OPERATED, work};
 use tests::PATIENCE;
 use tests::database::Kind;
+use tests::proxy::Proxy;
 use tests::world::World;
 
 #[test]
@@ -31,6 +34,36 @@ fn dead_letters_are_chosen_before_they_are_changed() {
 #[test]
 fn records_are_sent_again_or_given_up() {
     operating::outbox::records_are_sent_again_or_given_up(Kind::Postgres);
+}
+
+#[test]
+fn a_worker_is_ready_between_its_start_and_its_end() {
+    operating::health::a_worker_is_ready_between_its_start_and_its_end(Kind::Postgres);
+}
+
+#[test]
+fn a_member_that_gets_no_partition_is_ready_consumer() {
+    operating::health::a_member_that_gets_no_partition_is_ready(Kind::Postgres, "consumer");
+}
+
+#[test]
+fn a_member_that_gets_no_partition_is_ready_classic() {
+    operating::health::a_member_that_gets_no_partition_is_ready(Kind::Postgres, "classic");
+}
+
+#[test]
+fn a_database_that_is_away_makes_a_worker_not_ready_and_not_dead() {
+    let world = World::real(OPERATED);
+    let proxy = Proxy::to(world.database.url());
+    let (url, health) = (proxy.url(world.database.url()), Health::new());
+    let worker = health::work(&world, &health, |builder| builder.database_url(url));
+    health::becomes(&world, &health, |words| words.is_empty());
+    proxy.cut();
+    health::becomes(&world, &health, |words| words.contains(&"database_away"));
+    health.live().expect("a restart would not help");
+    proxy.mend();
+    health::becomes(&world, &health, |words| words.is_empty());
+    worker.stop().expect("a clean stop");
 }
 
 #[test]
@@ -93,4 +126,9 @@ fn the_doctor_reads_the_settings_of_topics() {
     assert!(kept.contains("messages are kept for 168 h, dated by CreateTime"), "{kept}");
     assert!(finds(&told, "group.members", "ok")["what"].to_string().contains("1 member(s)"), "{told:?}");
     worker.stop().expect("a clean stop");
+}
+
+#[test]
+fn the_status_shows_lag_members_and_what_waits() {
+    operating::status::shows_lag_members_and_what_waits(Kind::Postgres);
 }

@@ -1,4 +1,4 @@
-//! The operator's command line: `idempotent-jobs dead-letters`, `outbox`, `doctor`.
+//! The operator's command line: `idempotent-jobs dead-letters`, `outbox`, `doctor`, `status`.
 //!
 //! ```sh
 //! cargo install --git … idempotent-jobs --features cli,sqlite
@@ -25,6 +25,7 @@
 mod doctor;
 mod letters;
 mod outbox;
+mod status;
 mod text;
 
 use std::io::{self, Write};
@@ -66,6 +67,9 @@ enum Command {
     /// Looks at the database, the brokers and the topics, and says what is wrong and what to do
     #[command(after_help = doctor::CODES)]
     Doctor(doctor::Examine),
+    /// Shows how much is still to be done, how fast it goes, and what waits for a person
+    #[command(after_help = status::MEANING)]
+    Status(status::Status),
 }
 
 /// How a command ended.
@@ -124,6 +128,7 @@ fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> {
             Command::DeadLetters(command) => letters::run(command, out).await,
             Command::Outbox(command) => outbox::run(command, out).await,
             Command::Doctor(args) => doctor::run(&args, out).await,
+            Command::Status(args) => status::run(&args, out).await,
         }
     })
 }

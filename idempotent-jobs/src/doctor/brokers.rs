@@ -123,7 +123,7 @@ fn members(group: &Group, report: &mut Report) {
             "group.members",
             place,
             format!("its members cannot be read: {why}"),
-            "allow Describe on the group",
+            "allow Describe on the group; the embedded broker cannot say",
         ),
     }
 }

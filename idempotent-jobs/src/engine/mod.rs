@@ -44,6 +44,7 @@ use self::pulse::Pulse;
 use crate::context::{Context, States};
 use crate::error::{Error, Fate};
 use crate::fingerprint::Fingerprint;
+use crate::health::Health;
 use crate::job::{Job, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
@@ -73,6 +74,8 @@ pub(crate) struct Parts<S: Store> {
     pub bell: Arc<Notify>,
     /// What becomes of messages whose event no job takes.
     pub unknown_event: Fate,
+    /// Told how the worker is.
+    pub health: Health,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -92,6 +95,7 @@ pub(crate) struct Engine<S: Store> {
     idle: AtomicUsize,
     bell: Arc<Notify>,
     unknown_event: Fate,
+    health: Health,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -104,7 +108,7 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event } = parts;
+        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event, health } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -121,6 +125,7 @@ impl<S: Store> Engine<S> {
             idle: AtomicUsize::new(0),
             bell,
             unknown_event,
+            health,
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -159,6 +164,11 @@ impl<S: Store> Engine<S> {
     /// Why the engine stopped by itself, if it did.
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().expect("no panic while the failure is set").take()
+    }
+
+    /// How the worker is.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Opens what the workers need.

@@ -72,8 +72,13 @@ impl<S: Store> Engine<S> {
         loop {
             let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
                 Ok(requested) => requested,
-                Err(error) => return tracing::debug!(%error, "whether dead letters are to be run again is not known"),
+                Err(error) => {
+                    self.health.database(false);
+                    return tracing::debug!(%error, "whether dead letters are to be run again is not known");
+                }
             };
+            // Asked every second, whatever the jobs do.
+            self.health.database(true);
             for letter in &requested {
                 if *self.stopping.borrow() {
                     return;

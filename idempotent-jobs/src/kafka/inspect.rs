@@ -269,12 +269,7 @@ fn group(
     Group { name: name.to_owned(), members, progress }
 }
 
-/// The in-process broker knows the older question alone.
 fn members(client: &BaseConsumer<Ear>, name: &str, timeout: Duration) -> Result<(String, usize), String> {
-    let asked = CString::new(name).map_err(|error| error.to_string())?;
-    native::members(client.client().native_ptr(), &asked, timeout).or_else(|why| {
-        let list = client.fetch_group_list(Some(name), timeout).map_err(|_| why)?;
-        let group = list.groups().first().map(|group| (group.state().to_owned(), group.members().len()));
-        Ok(group.unwrap_or_else(|| ("Dead".to_owned(), 0)))
-    })
+    let name = CString::new(name).map_err(|error| error.to_string())?;
+    native::members(client.client().native_ptr(), &name, timeout)
 }

@@ -73,6 +73,8 @@ pub enum Room {
 pub trait Intake: Send + Sync + 'static {
     /// New partitions: all pause state of them is forgotten, reading starts at the committed offset.
     fn assigned(&self, partitions: &[Partition]);
+    /// Whether the group counts on this member, which may have no partition all the same; told every second.
+    fn member(&self, _: bool) {}
     /// Stops handing out, waits for running jobs until the deadline, returns what is settled and forgets the partitions.
     fn revoked(&self, partitions: &[Partition], deadline: Instant) -> Vec<Position>;
     /// The partitions were taken away without warning: forget them, commit nothing.

@@ -164,6 +164,21 @@ impl Drop for Commit {
 // SAFETY: librdkafka's queues may be used from any thread.
 unsafe impl Send for Commit {}
 
+/// Whether the group counts on this consumer, which may have no partition all the same.
+pub(super) fn is_member(client: *mut sys::rd_kafka_t) -> bool {
+    // SAFETY: the caller's client is alive; what it returns is ours, unless null, and not used once destroyed.
+    unsafe {
+        let metadata = sys::rd_kafka_consumer_group_metadata(client);
+        if metadata.is_null() {
+            return false;
+        }
+        // Both protocols count from 1; below that it is still to join, or left.
+        let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
+        sys::rd_kafka_consumer_group_metadata_destroy(metadata);
+        generation > 0
+    }
+}
+
 /// How a consumer group stands, in librdkafka's words, and how many members it has, whichever protocol
 /// it speaks. Blocks for up to `timeout`.
 pub(super) fn members(
