@@ -38,7 +38,7 @@ use proc_macro::TokenStream;
 /// | `name` | the job's name in the database, 1 to 100 of `A-Z a-z 0-9 _ . -` | the function's name |
 /// | `event` | takes only messages of this event type | takes all |
 /// | `compare` | wire paths that must not differ between two messages of one key | the whole payload |
-/// | `retries` | attempts after the first | 5 |
+/// | `retries` | attempts after the first | 10: with the default waits, some 40 seconds to two minutes |
 /// | `backoff` | the waits between attempts, `"100ms..30s"` | `"100ms..30s"` |
 /// | `timeout` | the whole attempt, `"30s"` | `"30s"` |
 /// | `isolation` | `read_committed`, `repeatable_read`, `serializable` | `read_committed` |

@@ -17,7 +17,7 @@ use crate::fingerprint::{Fingerprint, Scheme};
 use crate::key::{Key, Part};
 use crate::message::Message;
 use crate::outgoing::Sent;
-use crate::retry::Backoff;
+use crate::retry::{Backoff, RETRIES};
 
 /// A job's running attempt, as the generated block returns it.
 pub type Running<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
@@ -206,7 +206,7 @@ impl<H, P> Declaration<H, P> {
             event: None,
             key_form: String::new(),
             scheme: Scheme::new(&[]),
-            retries: 5,
+            retries: RETRIES,
             backoff: Backoff::default(),
             timeout: Duration::from_secs(30),
             isolation: Isolation::default(),

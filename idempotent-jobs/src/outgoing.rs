@@ -1,5 +1,6 @@
 //! What a message to be sent says of itself, and the record that it becomes.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -83,11 +84,11 @@ pub(crate) enum Due {
 #[derive(Clone)]
 #[must_use = "a record is stored by `enqueue`"]
 pub struct Outgoing {
-    pub(crate) topic: &'static str,
+    pub(crate) topic: Cow<'static, str>,
     pub(crate) key: Key,
     pub(crate) key_parts: String,
     pub(crate) event: Option<&'static str>,
-    pub(crate) partition_key: String,
+    pub(crate) partition_key: Option<String>,
     pub(crate) payload: Option<Vec<u8>>,
     pub(crate) headers: Vec<(String, Option<Vec<u8>>)>,
     pub(crate) due: Due,
@@ -125,11 +126,11 @@ impl Outgoing {
         }
         let partition_key = message.partition_by().map_or_else(|| key.as_str().to_owned(), bare);
         Ok(Self {
-            topic: M::TOPIC,
+            topic: Cow::Borrowed(M::TOPIC),
             key,
             key_parts,
             event: M::EVENT,
-            partition_key,
+            partition_key: Some(partition_key),
             payload,
             headers,
             due: Due::Now,
@@ -168,7 +169,7 @@ impl Outgoing {
 
     /// The topic it is for.
     pub fn topic(&self) -> &str {
-        self.topic
+        &self.topic
     }
 
     /// The dedup key, in its text form.
@@ -184,8 +185,8 @@ impl Outgoing {
     /// Which of the locks that keep the order of commit it takes: the first byte of the digest
     /// of topic and Kafka message key.
     pub(crate) fn stripe(&self) -> u8 {
-        let digest = Sha256::new().chain_update(self.topic).chain_update([0]).chain_update(&self.partition_key);
-        digest.finalize()[0]
+        let key = self.partition_key.as_deref().unwrap_or(self.key.as_str());
+        Sha256::new().chain_update(self.topic.as_bytes()).chain_update([0]).chain_update(key).finalize()[0]
     }
 
     /// Bytes it occupies, roughly.
@@ -194,7 +195,8 @@ impl Outgoing {
             self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len) + 4).sum();
         let event = self.event.map_or(0, str::len);
         let payload = self.payload.as_ref().map_or(0, Vec::len);
-        self.key.as_str().len() + self.key_parts.len() + self.partition_key.len() + event + payload + headers + 100
+        let partition_key = self.partition_key.as_ref().map_or(0, String::len);
+        self.key.as_str().len() + self.key_parts.len() + partition_key + event + payload + headers + 100
     }
 }
 
@@ -229,7 +231,7 @@ impl IntoOutgoing for Outgoing {
     fn into_outgoing(self) -> Result<Outgoing, Unsendable> {
         match self.headers.iter().find_map(|(name, _)| refused(name)) {
             None => Ok(self),
-            Some(detail) => Err(Unsendable { topic: self.topic.to_owned(), detail }),
+            Some(detail) => Err(Unsendable { topic: self.topic.into_owned(), detail }),
         }
     }
 }

@@ -93,6 +93,8 @@ async fn on<S: Store>(
         let spec = job.spec();
         tracing::info!(job = spec.name, topic = spec.topic, event = spec.event, key = %spec.key_form, group, "runs");
     }
+    let dead_letter_topics = start::dead_letter_topics(builder.dead_letter_topic.as_deref(), &topics)
+        .map_err(|problem| Error::Start(vec![problem]))?;
     let WorkerBuilder {
         states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, examine, health, ..
     } = builder;
@@ -108,6 +110,7 @@ async fn on<S: Store>(
         bell,
         unknown_event,
         health: health.clone(),
+        dead_letter_topics,
     });
     if examine {
         tokio::spawn(examine_all(Doctor::of_worker(url, properties.clone())));

@@ -1,7 +1,7 @@
 //! What must hold before the first message is read. Every check gives a sentence for each
 //! problem, and all of them are shown together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::context::{Handle, States};
@@ -89,4 +89,53 @@ fn missing(linked: &[Registered], selection: &Selection<'_>) -> Vec<String> {
     let none = selection.only.is_some_and(<[String]>::is_empty);
     let none = none.then(|| "the list of jobs to run is empty: leave `.jobs([…])` out to run all".to_owned());
     expected.chain(chosen).chain(none).collect()
+}
+
+/// Where copies of dead letters of each topic go.
+pub(crate) fn dead_letter_topics(pattern: Option<&str>, topics: &[String]) -> Result<HashMap<String, String>, String> {
+    let Some(pattern) = pattern else { return Ok(HashMap::new()) };
+    let of = |topic: &String| (topic.clone(), pattern.replace("{topic}", topic));
+    let copies: HashMap<String, String> = topics.iter().map(of).collect();
+    for copy in copies.values() {
+        if let Some(problem) = illegal_topic(copy) {
+            return Err(format!("`dead_letter_topic`: `{copy}` is no name of a topic: {problem}"));
+        }
+        if topics.contains(copy) {
+            return Err(format!(
+                "`dead_letter_topic`: `{copy}` is read by this worker, and what dies there would be sent there again: \
+                 name another topic"
+            ));
+        }
+    }
+    Ok(copies)
+}
+
+/// Why Kafka refuses a topic of this name.
+fn illegal_topic(name: &str) -> Option<&'static str> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
+    if name.is_empty() || name == "." || name == ".." {
+        return Some("it is empty or `.` or `..`");
+    }
+    if name.len() > 249 {
+        return Some("it is longer than 249 characters");
+    }
+    (!name.chars().all(legal)).then_some("it takes letters, digits, `.`, `_` and `-`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_dead_letters_go_to_a_legal_topic_that_is_not_read() {
+        let topics = ["orders".to_owned(), "refunds".to_owned()];
+        let copies = dead_letter_topics(Some("{topic}.dead"), &topics).expect("legal");
+        assert_eq!(copies["refunds"], "refunds.dead");
+        assert!(dead_letter_topics(None, &topics).expect("nothing to refuse").is_empty());
+        for (pattern, complaint) in [("", "empty"), ("a b", "letters"), ("orders", "is read"), ("{topic}", "is read")] {
+            let problem = dead_letter_topics(Some(pattern), &topics).expect_err(pattern);
+            assert!(problem.contains(complaint), "{problem}");
+        }
+        assert!(dead_letter_topics(Some(&"x".repeat(250)), &topics).is_err());
+    }
 }

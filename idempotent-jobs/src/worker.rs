@@ -59,6 +59,7 @@ pub struct WorkerBuilder {
     pub(crate) shared: Vec<String>,
     pub(crate) on_gap: OnGap,
     pub(crate) unknown_event: Fate,
+    pub(crate) dead_letter_topic: Option<String>,
     pub(crate) memory_budget: usize,
     pub(crate) relay: bool,
     pub(crate) relay_keep_sent: Option<Duration>,
@@ -84,6 +85,7 @@ impl Default for WorkerBuilder {
             shared: Vec::new(),
             on_gap: OnGap::default(),
             unknown_event: Fate::default(),
+            dead_letter_topic: None,
             memory_budget: 64 << 20,
             relay: true,
             relay_keep_sent: None,
@@ -180,6 +182,18 @@ impl WorkerBuilder {
     /// without a job.
     pub fn on_unknown_event(mut self, fate: Fate) -> Self {
         self.unknown_event = fate;
+        self
+    }
+
+    /// Sends a copy of each dead letter to this topic, in which `{topic}` stands for the message's own:
+    /// `"{topic}.dead"`. By default they are in the database alone, where they are in any case.
+    ///
+    /// A copy has the message's key, payload and headers, and behind them, as Spring Kafka writes them,
+    /// `kafka_dlt-original-topic`, `-partition`, `-offset` and others. It is put into the [outbox](crate::outbox) in
+    /// the transaction of the letter, so that it leaves by a relay, at least once, and waits there
+    /// for a topic that does not exist yet. A letter that dies again after a redrive is not sent again.
+    pub fn dead_letter_topic(mut self, topic: impl Into<String>) -> Self {
+        self.dead_letter_topic = Some(topic.into());
         self
     }
 

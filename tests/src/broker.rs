@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use idempotent_jobs::embedded;
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -75,9 +75,58 @@ impl Broker {
         matches!(self._home, Home::Real { .. })
     }
 
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        config(&self.servers).create().expect("an admin client can be made")
+    }
+
+    /// Deletes a topic with all that is in it, and makes it anew.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn remake(&self, topic: &str, partitions: i32) {
+        let (admin, deadline) = (self.admin(), Instant::now() + PATIENCE);
+        let deleted = wait_for(admin.delete_topics(&[topic], &AdminOptions::new())).expect("the broker answers");
+        assert!(matches!(deleted[..], [Ok(_) | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition))]), "{deleted:?}");
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        loop {
+            let made = wait_for(admin.create_topics([&new], &AdminOptions::new())).expect("the broker answers");
+            match &made[..] {
+                [Ok(_)] => return self.know(topic, partitions),
+                // It is still being deleted.
+                [Err((_, RDKafkaErrorCode::TopicAlreadyExists))] if Instant::now() < deadline => {}
+                _ => panic!("topic {topic} cannot be made: {made:?}"),
+            }
+        }
+    }
+
+    /// Adds partitions to a topic.
+    ///
+    /// # Panics
+    /// When the broker does not.
+    pub fn grow(&self, topic: &str, partitions: i32) {
+        let more = NewPartitions::new(topic, usize::try_from(partitions).expect("a count"));
+        let grown = wait_for(self.admin().create_partitions([&more], &AdminOptions::new())).expect("an answer");
+        assert!(matches!(grown[..], [Ok(_)]), "{grown:?}");
+        self.know(topic, partitions);
+    }
+
+    /// Waits until the producer knows the partitions.
+    fn know(&self, topic: &str, partitions: i32) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let known = self.producer.client().fetch_metadata(Some(topic), ANSWER).expect("the broker answers");
+            let led = |topic: &rdkafka::metadata::MetadataTopic| {
+                topic.partitions().iter().filter(|partition| partition.leader() >= 0).count()
+            };
+            if known.topics().first().map(led) == usize::try_from(partitions).ok() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the partitions of {topic} are not there");
+        }
+    }
+
     fn make(&self, topics: &[(&str, i32)]) {
-        let admin: AdminClient<DefaultClientContext> =
-            config(&self.servers).create().expect("an admin client can be made");
+        let admin = self.admin();
         let new: Vec<_> = topics
             .iter()
             .map(|(name, partitions)| NewTopic::new(name, *partitions, TopicReplication::Fixed(1)))

@@ -99,11 +99,20 @@ impl World {
 /// # Panics
 /// When the letter is not what was sent.
 pub fn assert_whole(letter: &DeadLetter, wire: &Wire) {
+    assert_eq!(difference(letter, wire), None, "{}", letter.message.coordinates);
+}
+
+/// In what the letter is not byte for byte what was sent.
+pub fn difference(letter: &DeadLetter, wire: &Wire) -> Option<&'static str> {
     let message = &letter.message;
-    assert_eq!(message.coordinates.partition, wire.partition, "{}", message.coordinates);
-    assert_eq!((&message.key, &message.payload), (&wire.key, &wire.payload), "{}", message.coordinates);
     let headers: Vec<_> = message.headers.iter().collect();
     let sent: Vec<_> = wire.headers.iter().map(|(name, value)| (name.as_str(), Some(value.as_slice()))).collect();
-    assert_eq!(headers, sent, "{}", message.coordinates);
-    assert!(message.timestamp.is_some(), "{}", message.coordinates);
+    let parts = [
+        ("partition", message.coordinates.partition == wire.partition),
+        ("key", message.key == wire.key),
+        ("payload", message.payload == wire.payload),
+        ("headers", headers == sent),
+        ("timestamp", message.timestamp.is_some()),
+    ];
+    parts.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
 }

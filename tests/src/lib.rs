@@ -13,6 +13,7 @@ pub mod letters;
 pub mod misbehaviour;
 pub mod order;
 pub mod outbox;
+pub mod poison;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;

@@ -211,6 +211,12 @@ impl World {
         }
     }
 
+    /// Whether every message sent so far has its offset committed, as the broker says.
+    pub fn is_settled(&self) -> bool {
+        let ends = self.sent().ends.clone();
+        self.has_committed(&ends)
+    }
+
     /// A program that dies while it tells of a commit tells the rest to nobody: the broker knows.
     fn has_committed(&self, ends: &Ends) -> bool {
         let committed = self.broker.committed(&self.group, self.topic.0, self.topic.1);

@@ -59,3 +59,8 @@ fn ded_05_redrives_are_shared_by_workers_and_each_runs_once() {
 fn dlt_02_many_that_died_are_passed_over_in_bulk() {
     dying::kills::messages_that_died_are_passed_over_in_bulk(Kind::Postgres);
 }
+
+#[test]
+fn dlt_01_a_copy_of_each_dead_letter_goes_to_a_topic() {
+    dying::copies::a_copy_of_each_dead_letter_goes_to_a_topic(Kind::Postgres);
+}

@@ -11,7 +11,8 @@ use idempotent_jobs::outbox::{Outbox, enqueue_all};
 use idempotent_jobs::prelude::*;
 use sqlx::{Connection, Executor, PgConnection};
 use tests::PATIENCE;
-use tests::outbox::{Numbered, Outage, Scene, TOPIC, first_copies, rows};
+use tests::outbox::{Numbered, Scene, TOPIC, first_copies, rows};
+use tests::servers::Outage;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -36,7 +37,7 @@ fn out_02_nothing_is_marked_before_the_broker_has_it() {
     let relay = scene.relay();
     scene.rows(0, 0..1);
     scene.arrive(1, SOON);
-    let outage = Outage::begin(scene.broker.servers());
+    let outage = Outage::of_kafka();
     (1..11).for_each(|lane| scene.rows(lane, 0..1));
     // The relay hands them over and hears nothing: the outage itself, not a wait for anything.
     scene.events.wait_briefly(Duration::from_secs(5), |seen| seen.has_ended(relay.source));
@@ -87,7 +88,7 @@ fn out_04_an_outage_of_the_broker_uses_up_no_attempts() {
     let relay = scene.start(command);
     scene.rows(0, 0..1);
     scene.arrive(1, SOON);
-    let outage = Outage::begin(scene.broker.servers());
+    let outage = Outage::of_kafka();
     (0..20).for_each(|lane| scene.rows(lane, 1..6));
     relay.heard("records do not get through");
     scene.events.wait_briefly(Duration::from_secs(12), |seen| seen.has_ended(relay.source));
@@ -98,6 +99,24 @@ fn out_04_an_outage_of_the_broker_uses_up_no_attempts() {
     let (lanes, _) = first_copies(&scene.found());
     assert_eq!(lanes[&0], (0..6).collect::<Vec<_>>());
     assert!((1..20).all(|lane| lanes[&lane] == (1..6).collect::<Vec<_>>()));
+    relay.stop();
+}
+
+#[test]
+fn a_relay_goes_on_behind_a_restart_of_the_database() {
+    let scene = Scene::real();
+    let relay = scene.relay();
+    scene.rows(0, 0..1_000);
+    scene.arrive(1, SOON);
+    let outage = Outage::of_postgres();
+    // The outage itself, not a wait for anything.
+    scene.events.wait_briefly(Duration::from_secs(5), |seen| seen.has_ended(relay.source));
+    outage.end();
+    scene.rows(0, 1_000..1_010);
+    scene.drained(PATIENCE);
+    let (lanes, copies) = first_copies(&scene.found());
+    assert_eq!(lanes[&0], (0..1_010).collect::<Vec<_>>());
+    println!("{copies} copies of 1,010 records");
     relay.stop();
 }
 
@@ -137,7 +156,7 @@ fn out_07_after_an_outage_earlier_records_of_a_key_leave_first() {
     let relay = scene.start(command);
     scene.rows(0, 0..1);
     scene.arrive(1, SOON);
-    let outage = Outage::begin(scene.broker.servers());
+    let outage = Outage::of_kafka();
     scene.rows(0, 1..3);
     relay.heard("records do not get through");
     outage.end();
@@ -214,7 +233,7 @@ fn every_row_arrives_in_order_whatever_is_killed() {
         };
         let writers: Vec<_> = (0..8).map(|_| scope.spawn(|| write(scene.database.url(), rows / 8))).collect();
         scene.events.wait_briefly(Duration::from_secs(3), |_| false);
-        let outage = Outage::begin(scene.broker.servers());
+        let outage = Outage::of_kafka();
         scene.events.wait_briefly(Duration::from_secs(outage_s), |_| false);
         outage.end();
         writers.into_iter().for_each(|writer| writer.join().expect("a writer ends"));

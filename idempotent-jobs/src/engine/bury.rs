@@ -63,6 +63,7 @@ impl<S: Store> Engine<S> {
             reason: death.rejection.reason,
             error: &death.rejection.detail,
             attempts: death.attempts,
+            copy_to: self.copy_to(&task.message),
         }
     }
 
@@ -79,6 +80,9 @@ impl<S: Store> Engine<S> {
             let (topic, reason) = (at.topic.to_string(), death.rejection.reason.as_str());
             metrics::counter!(telemetry::DEAD_LETTERS, "job" => name, "topic" => topic, "reason" => reason)
                 .increment(1);
+            if self.copy_to(&task.message).is_some() {
+                self.bell.notify_one();
+            }
             tracing::warn!(job = name, %at, reason, "is a dead letter now, and the worker goes on");
         }
         self.probe.reached(Point::Buried, at);

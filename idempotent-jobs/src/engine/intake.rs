@@ -105,7 +105,8 @@ impl<S: Store> Intake for Engine<S> {
             let lanes = self.lanes();
             lanes.to_commit(&lanes.assigned())
         };
-        self.health.to_commit(positions.iter().map(|position| (&position.partition.topic, position.partition.number)));
+        self.health
+            .waits_for_commit(positions.iter().map(|position| (&position.partition.topic, position.partition.number)));
         positions
     }
 

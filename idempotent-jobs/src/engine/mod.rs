@@ -28,6 +28,7 @@ mod work;
 pub(crate) use self::redrive::redrive;
 pub(crate) use self::work::work;
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ pub(crate) struct Parts<S: Store> {
     pub unknown_event: Fate,
     /// Told how the worker is.
     pub health: Health,
+    /// Of each topic, where copies of its dead letters go; of a topic that is not here they go nowhere.
+    pub dead_letter_topics: HashMap<String, String>,
 }
 
 /// Shared by the consumer's thread and the workers.
@@ -96,6 +99,7 @@ pub(crate) struct Engine<S: Store> {
     bell: Arc<Notify>,
     unknown_event: Fate,
     health: Health,
+    dead_letter_topics: HashMap<String, String>,
     /// A worker may find something to do.
     work: Notify,
     /// A message stopped running: whoever drains looks again.
@@ -108,7 +112,20 @@ pub(crate) struct Engine<S: Store> {
 
 impl<S: Store> Engine<S> {
     pub fn new(parts: Parts<S>) -> Arc<Self> {
-        let Parts { store, group, jobs, states, probe, memory, silence, session, bell, unknown_event, health } = parts;
+        let Parts {
+            store,
+            group,
+            jobs,
+            states,
+            probe,
+            memory,
+            silence,
+            session,
+            bell,
+            unknown_event,
+            dead_letter_topics,
+            health,
+        } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
         Arc::new(Self {
@@ -126,6 +143,7 @@ impl<S: Store> Engine<S> {
             bell,
             unknown_event,
             health,
+            dead_letter_topics,
             work: Notify::new(),
             rest: Condvar::new(),
             stopping: watch::Sender::new(false),
@@ -205,6 +223,11 @@ impl<S: Store> Engine<S> {
             group: &self.group,
             at: &message.coordinates,
         }
+    }
+
+    /// Where a copy of the message's dead letter goes.
+    fn copy_to(&self, message: &Message) -> Option<&str> {
+        self.dead_letter_topics.get(&*message.coordinates.topic).map(String::as_str)
     }
 
     /// The partition of `task` stands still before it; the others go back.

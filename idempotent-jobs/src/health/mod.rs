@@ -242,8 +242,8 @@ impl Health {
     }
 
     /// There is something to commit of these partitions, and of no other.
-    pub(crate) fn to_commit<'a>(&self, partitions: impl Iterator<Item = (&'a Arc<str>, i32)>) {
-        self.vitals().to_commit(partitions, Instant::now());
+    pub(crate) fn waits_for_commit<'a>(&self, partitions: impl Iterator<Item = (&'a Arc<str>, i32)>) {
+        self.vitals().waits_for_commit(partitions, Instant::now());
     }
 
     pub(crate) fn committed(&self, topic: &Arc<str>, partition: i32) {

@@ -80,7 +80,7 @@ impl Vitals {
         self.cut_off = if reaches { None } else { Some(self.cut_off.unwrap_or(now)) };
     }
 
-    pub(super) fn to_commit<'a>(&mut self, partitions: impl Iterator<Item = (&'a Arc<str>, i32)>, now: Instant) {
+    pub(super) fn waits_for_commit<'a>(&mut self, partitions: impl Iterator<Item = (&'a Arc<str>, i32)>, now: Instant) {
         let before = std::mem::take(&mut self.uncommitted);
         let since = |at: At| {
             let since = before.get(&at).copied().unwrap_or(now);
@@ -196,10 +196,10 @@ mod tests {
         let now = Instant::now();
         let mut vitals = running(now);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        vitals.to_commit([(&a, 0), (&b, 1)].into_iter(), now);
-        vitals.to_commit([(&a, 0), (&b, 1)].into_iter(), now + s(20));
+        vitals.waits_for_commit([(&a, 0), (&b, 1)].into_iter(), now);
+        vitals.waits_for_commit([(&a, 0), (&b, 1)].into_iter(), now + s(20));
         vitals.uncommitted.remove(&(Arc::clone(&b), 1));
-        vitals.to_commit([(&a, 0), (&b, 1)].into_iter(), now + s(25));
+        vitals.waits_for_commit([(&a, 0), (&b, 1)].into_iter(), now + s(25));
         vitals.polled = Some(now + s(30));
         let stuck = Symptom::Uncommitted { topic: "a".into(), partition: 0, age: s(30) };
         assert_eq!(vitals.symptoms(now + s(30), 0), [stuck]);

@@ -88,6 +88,9 @@ impl Progress {
     }
 }
 
+/// How long a group's coordinator may take to describe it. librdkafka's own broker never does.
+const MEMBERS: Duration = Duration::from_secs(3);
+
 /// A message so far ahead was dated by a clock that is wrong.
 const AHEAD: Duration = Duration::from_secs(300);
 
@@ -271,5 +274,5 @@ fn group(
 
 fn members(client: &BaseConsumer<Ear>, name: &str, timeout: Duration) -> Result<(String, usize), String> {
     let name = CString::new(name).map_err(|error| error.to_string())?;
-    native::members(client.client().native_ptr(), &name, timeout)
+    native::members(client.client().native_ptr(), &name, timeout.min(MEMBERS))
 }

@@ -78,8 +78,8 @@ impl From<Outgoing> for Record {
         let Outgoing { topic, key, key_parts, event, partition_key, payload, headers, .. } = outgoing;
         let ours = own_headers(key.as_str(), key_parts, event);
         Self {
-            topic: topic.to_owned(),
-            key: Some(partition_key.into_bytes()),
+            topic: topic.into_owned(),
+            key: partition_key.map(String::into_bytes),
             payload,
             key_hash: key.hash(),
             headers: ours.into_iter().chain(headers).collect(),

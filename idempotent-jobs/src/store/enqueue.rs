@@ -121,9 +121,9 @@ pub async fn enqueue<C: OutboxConnection>(conn: &mut C, records: &[Outgoing]) ->
 
 /// What can be said of a record before the database is asked.
 fn check(record: &Outgoing) -> Result<(), Unsendable> {
-    if record.partition_key.contains('\0') {
+    if record.partition_key.as_ref().is_some_and(|key| key.contains('\0')) {
         let detail = "its Kafka message key has a NUL in it, which databases do not store in a text".to_owned();
-        return Err(Unsendable { topic: record.topic.to_owned(), detail });
+        return Err(Unsendable { topic: record.topic().to_owned(), detail });
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ async fn again<DB: Dialect>(conn: &mut DB::Connection, record: &Outgoing) -> Res
             if waiting.says(record) {
                 return Ok(Enqueued::AlreadyThere);
             }
-            return Err(EnqueueError::Conflict { topic: record.topic.to_owned(), key_hash: key_hash() });
+            return Err(EnqueueError::Conflict { topic: record.topic().to_owned(), key_hash: key_hash() });
         }
         // It was sent meanwhile.
         let record = std::slice::from_ref(record);
@@ -189,7 +189,7 @@ async fn again<DB: Dialect>(conn: &mut DB::Connection, record: &Outgoing) -> Res
             return Ok(Enqueued::Stored);
         }
     }
-    Err(EnqueueError::Busy { topic: record.topic.to_owned(), key_hash: key_hash() })
+    Err(EnqueueError::Busy { topic: record.topic().to_owned(), key_hash: key_hash() })
 }
 
 /// What waits under a record's key.
@@ -222,9 +222,7 @@ impl Waiting {
             }
             (mine, theirs) => mine == theirs,
         };
-        same_payload
-            && self.event.as_deref() == record.event
-            && self.partition_key.as_deref() == Some(record.partition_key.as_str())
+        same_payload && self.event.as_deref() == record.event && self.partition_key == record.partition_key
     }
 }
 

@@ -39,7 +39,7 @@ pub fn does(id: i64, does: &str) -> Wire {
 }
 
 /// Each bad one, and its reason.
-fn poison() -> Vec<(Wire, &'static str)> {
+pub fn poison() -> Vec<(Wire, &'static str)> {
     let header = |name: &str, value: &[u8], wire: Wire| {
         let mut headers = wire.headers.clone();
         headers.push((name.into(), value.to_vec()));

@@ -33,6 +33,7 @@ fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reason: R
         reason,
         error: "the handler says no\0: because",
         attempts: 3,
+        copy_to: None,
     }
 }
 

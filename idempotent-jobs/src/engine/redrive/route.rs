@@ -71,6 +71,7 @@ impl<S: Store> Engine<S> {
             reason: rejection.reason,
             error: &rejection.detail,
             attempts: 1,
+            copy_to: self.copy_to(message),
         };
         match self.store.bury(&death).await {
             Ok(_) => None,

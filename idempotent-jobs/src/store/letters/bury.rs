@@ -2,6 +2,7 @@
 
 use sqlx::{Database, Error};
 
+use super::copy::copy;
 use super::{Buried, Death};
 use crate::error::Reason;
 use crate::store::StoreError;
@@ -29,5 +30,9 @@ pub(in crate::store) async fn bury<DB: Dialect>(
         };
     }
     let written = DB::write(conn, death).await.map_err(failed)?;
+    if written && let Some(topic) = death.copy_to {
+        // One that waits there already is the same: it is of these coordinates.
+        DB::enqueue(conn, &[copy(death, topic)], &[]).await.map_err(failed)?;
+    }
     Ok(if written { Buried::Written } else { Buried::Already })
 }

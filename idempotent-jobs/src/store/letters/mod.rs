@@ -5,6 +5,7 @@
 //! effects. So a message is done, or dead with a letter, or neither, and never two of these.
 
 mod bury;
+mod copy;
 mod operate;
 mod redrive;
 
@@ -42,6 +43,8 @@ pub struct Death<'a> {
     pub error: &'a str,
     /// How often the job was entered.
     pub attempts: u32,
+    /// The topic that a copy of it goes to.
+    pub copy_to: Option<&'a str>,
 }
 
 /// What became of a message that was given up.

@@ -75,7 +75,7 @@ async fn one(conn: &mut PgConnection, record: &Outgoing, stripe: Option<i32>) ->
     let row = Row::of(record);
     let (names, values) = headers(record);
     let stored = sqlx::query(if stripe.is_some() { ONE } else { ONE_UNORDERED })
-        .bind(record.topic)
+        .bind(record.topic())
         .bind(row.key)
         .bind(row.long_key)
         .bind(&record.key_parts)
@@ -99,12 +99,12 @@ async fn many(conn: &mut PgConnection, records: &[Outgoing], stripes: &[i32]) ->
     let (names, values) = headers(first);
     let (at, after) = due(first.due);
     let stored: Vec<(String, String, bool)> = sqlx::query_as(MANY)
-        .bind(records.iter().map(|record| record.topic).collect::<Vec<_>>())
+        .bind(records.iter().map(Outgoing::topic).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.long_key).collect::<Vec<_>>())
         .bind(records.iter().map(|record| record.key_parts.as_str()).collect::<Vec<_>>())
         .bind(records.iter().map(|record| record.event).collect::<Vec<_>>())
-        .bind(records.iter().map(|record| record.partition_key.as_str()).collect::<Vec<_>>())
+        .bind(records.iter().map(|record| record.partition_key.as_deref()).collect::<Vec<_>>())
         .bind(records.iter().map(|record| record.payload.as_deref()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.shard).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.size).collect::<Vec<_>>())
@@ -124,7 +124,7 @@ pub(super) async fn waiting(conn: &mut PgConnection, record: &Outgoing) -> Resul
     let found: Option<Found> = sqlx::query_as(
         "SELECT event, partition_key, payload FROM idempotent_jobs.outbox WHERE topic = $1 AND key = $2",
     )
-    .bind(record.topic)
+    .bind(record.topic())
     .bind(record.key.stored())
     .fetch_optional(conn)
     .await?;
@@ -134,7 +134,7 @@ pub(super) async fn waiting(conn: &mut PgConnection, record: &Outgoing) -> Resul
 /// Which of the keys, in their order, are among those that were stored; of equal ones the first.
 fn which(records: &[Outgoing], stored: Vec<(String, String)>) -> Vec<bool> {
     let mut stored: BTreeSet<(String, String)> = stored.into_iter().collect();
-    records.iter().map(|record| stored.remove(&(record.topic.to_owned(), record.key.stored().into_owned()))).collect()
+    records.iter().map(|record| stored.remove(&(record.topic().to_owned(), record.key.stored().into_owned()))).collect()
 }
 
 /// What a row has beside the record itself.

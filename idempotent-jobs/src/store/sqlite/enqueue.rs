@@ -30,7 +30,7 @@ async fn one(conn: &mut SqliteConnection, record: &Outgoing) -> Result<bool, Err
          strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+' || $13 || ' seconds')) WHERE true \
          ON CONFLICT (topic, key) DO NOTHING",
     )
-    .bind(record.topic)
+    .bind(record.topic())
     .bind(&key)
     .bind((key != whole).then_some(whole))
     .bind(&record.key_parts)
@@ -53,7 +53,7 @@ pub(super) async fn waiting(conn: &mut SqliteConnection, record: &Outgoing) -> R
     let found: Option<Found> = sqlx::query_as(
         "SELECT event, partition_key, payload FROM main.idempotent_jobs_outbox WHERE topic = $1 AND key = $2",
     )
-    .bind(record.topic)
+    .bind(record.topic())
     .bind(record.key.stored().into_owned())
     .fetch_optional(conn)
     .await?;

@@ -7,6 +7,7 @@
 mod jobs;
 mod ordered;
 mod orders;
+mod poisoned;
 
 use std::env;
 use std::process::ExitCode;
