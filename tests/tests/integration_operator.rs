@@ -175,3 +175,8 @@ const COMMANDS: &[&str] = &[
 fn the_status_shows_lag_members_and_what_waits() {
     operating::status::shows_lag_members_and_what_waits(Kind::Sqlite);
 }
+
+#[test]
+fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
+    operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Sqlite);
+}

@@ -132,3 +132,8 @@ fn the_doctor_reads_the_settings_of_topics() {
 fn the_status_shows_lag_members_and_what_waits() {
     operating::status::shows_lag_members_and_what_waits(Kind::Postgres);
 }
+
+#[test]
+fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
+    operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Postgres);
+}

@@ -22,10 +22,22 @@ pub struct Work {
     pub id: i64,
     #[serde(default)]
     pub fails: bool,
+    /// Whether the job tells of it.
+    #[serde(default)]
+    pub tells: bool,
     /// Nobody's business.
     #[serde(default)]
     pub card: String,
 }
+
+/// What the job tells.
+#[derive(Debug, Serialize, Deserialize, JobMessage)]
+#[message(topic = "operated-told", key = "id", partition_by = "id")]
+pub struct Told {
+    pub id: i64,
+}
+
+pub const TOLD: Topic = ("operated-told", 1);
 
 macro_rules! job {
     ($name:ident, $tx:ident, $effect:ident) => {
@@ -34,6 +46,9 @@ macro_rules! job {
             $effect(tx, stringify!($name), work.id, &meta).await?;
             if work.fails && !mended.0.load(Ordering::SeqCst) {
                 return Err(JobError::terminal("the account is unknown\x1b[2J"));
+            }
+            if work.tells {
+                tx.enqueue(&Told { id: work.id }).await?;
             }
             Ok(())
         }

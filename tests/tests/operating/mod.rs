@@ -6,3 +6,4 @@ pub mod jobs;
 pub mod letters;
 pub mod outbox;
 pub mod status;
+pub mod trace;

@@ -11,7 +11,7 @@ use super::jobs::{CARD, OPERATED, Work};
 pub fn with_records(kind: Kind) -> World {
     let world = World::of(kind, OPERATED);
     let url = world.database.url();
-    let all = (0..3).map(|id| Work { id, fails: false, card: CARD.to_owned() });
+    let all = (0..3).map(|id| Work { id, fails: false, tells: false, card: CARD.to_owned() });
     wait_for(async {
         migrate(url).await.expect("the tables can be made");
         for work in all {
