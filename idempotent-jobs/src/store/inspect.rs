@@ -1,7 +1,7 @@
 //! What a database says of itself and of our tables. Nothing is written, and nothing is migrated: whoever
 //! looks may be of another version than the workers.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::migrate::{Migration, missing};
 use super::{StoreError, unknown_database};
@@ -140,12 +140,6 @@ pub(super) fn indexes(known: &[Migration]) -> Vec<&str> {
         words.next().filter(|_| begins && index)
     };
     known.iter().flat_map(|migration| migration.sql.lines()).filter_map(named).collect()
-}
-
-/// Milliseconds since the Unix epoch.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

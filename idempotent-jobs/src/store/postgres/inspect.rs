@@ -1,10 +1,12 @@
 //! A look at PostgreSQL.
 
+use std::time::SystemTime;
+
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
 use super::{migrate, open};
 use crate::store::StoreError;
-use crate::store::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, indexes, now, tables};
+use crate::store::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, indexes, tables};
 use crate::store::slots::{ANSWER, connect, part, within};
 
 const DOING: &str = "looking at the database";
@@ -139,4 +141,10 @@ async fn count(conn: &mut PgConnection, table: &str, since: &str, state: &str) -
     );
     let (rows, oldest): (i64, Option<i64>) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(conn).await?;
     Ok(Count::new(rows, oldest))
+}
+
+/// Milliseconds since the Unix epoch.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
