@@ -51,13 +51,17 @@
 #[doc(hidden)]
 pub mod __private;
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod codec;
 mod context;
 pub mod dead_letters;
+pub mod doctor;
 mod engine;
 mod error;
 mod extract;
 mod fingerprint;
+pub mod health;
 mod job;
 mod job_id;
 mod json;

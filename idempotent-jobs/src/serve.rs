@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::doctor::{Doctor, Finding, Severity};
 use crate::engine::{Engine, Parts, Routed, let_go, redrive, watch, work};
 use crate::error::Error;
 use crate::kafka::{self, Consumer, ConsumerHandle, Dispatch, Properties, Settings};
@@ -35,6 +36,7 @@ pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Checks, consumes, shuts down.
 pub(crate) async fn serve(mut builder: WorkerBuilder) -> Result<(), Error> {
+    let _alive = builder.health.until_dropped();
     // Heard from the first moment: a signal during the checks must not kill by its default action.
     let shutdown = match builder.shutdown.take() {
         Some(shutdown) => shutdown,
@@ -95,8 +97,18 @@ async fn on<S: Store>(
     }
     let dead_letter_topics = start::dead_letter_topics(builder.dead_letter_topic.as_deref(), &topics)
         .map_err(|problem| Error::Start(vec![problem]))?;
-    let WorkerBuilder { states, probe, shutdown_timeout, on_gap, memory_budget, unknown_event, missing_keys, .. } =
-        builder;
+    let WorkerBuilder {
+        states,
+        probe,
+        shutdown_timeout,
+        on_gap,
+        memory_budget,
+        unknown_event,
+        missing_keys,
+        examine,
+        health,
+        ..
+    } = builder;
     let engine = Engine::new(Parts {
         store,
         group,
@@ -108,13 +120,18 @@ async fn on<S: Store>(
         session: properties.session_timeout(),
         bell,
         unknown_event,
+        health: health.clone(),
         dead_letter_topics,
         missing_keys,
     });
+    if examine {
+        tokio::spawn(examine_all(Doctor::of_worker(url, properties.clone())));
+    }
     let settings = Settings { on_gap, ..Settings::default() };
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm().await });
     let consumer = Consumer::start_with(settings, &properties, &topics, engine.clone()).map_err(Error::Start)?;
+    health.started();
     consume(engine, consumer, Beside { relaying, cleaning }, shutdown, shutdown_timeout).await
 }
 
@@ -140,6 +157,24 @@ async fn cleaning(
         task.spawn(clean(cleaner, builder.retention_ahead));
     }
     Ok(task)
+}
+
+/// The doctor's look at a start, which nothing waits for.
+const EXAMINED: Duration = Duration::from_secs(30);
+
+/// Logs what the doctor finds. That the group has no members yet is no news: this one is about to join.
+async fn examine_all(doctor: Doctor) {
+    let Ok(findings) = timeout(EXAMINED, doctor.examine()).await else {
+        return tracing::debug!("the doctor had no time to look at everything");
+    };
+    for finding in findings.into_iter().filter(|finding| finding.check != "group.members") {
+        let Finding { severity, check, place, what, advice, .. } = finding;
+        match severity {
+            Severity::Ok => tracing::debug!(check, place, advice, "{what}"),
+            Severity::Warning => tracing::warn!(check, place, advice, "{what}"),
+            Severity::Error => tracing::error!(check, place, advice, "{what}"),
+        }
+    }
 }
 
 /// What the checks of a start found in order.
@@ -281,6 +316,7 @@ async fn consume<S: Store>(
         ended = broken(&mut beside.relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
         Some(ended) = beside.cleaning.join_next() => engine.fail(Error::Internal(format!("the purge ended by itself: {ended:?}"))),
     }
+    engine.health().stopping();
     engine.stop();
     beside.cleaning.abort_all();
     let deadline = Instant::now().checked_add(budget).unwrap_or_else(|| Instant::now() + AGES);
@@ -333,6 +369,7 @@ impl Relaying {
         }
         let terms = Terms::default();
         let terms = builder.relay_keep_sent.map_or(terms.clone(), |retention| terms.keep_sent(retention));
+        let terms = Terms { health: Some(builder.health.clone()), ..terms };
         let store = open_relay(url).await;
         let store =
             store.map_err(|error| Error::Start(vec![format!("the database cannot be used for the relay: {error}")]))?;

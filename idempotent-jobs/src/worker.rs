@@ -8,6 +8,7 @@ use crate::context::States;
 use crate::engine::OnMissingKeys;
 use crate::engine::probe::{Probe, Unwatched};
 use crate::error::{Error, Fate};
+use crate::health::Health;
 use crate::kafka::OnGap;
 use crate::retention::Retention;
 use crate::serve::{self, Shutdown};
@@ -67,6 +68,8 @@ pub struct WorkerBuilder {
     pub(crate) relay_keep_sent: Option<Duration>,
     pub(crate) retention: Retention,
     pub(crate) retention_ahead: Duration,
+    pub(crate) examine: bool,
+    pub(crate) health: Health,
     pub(crate) probe: Arc<dyn Probe>,
 }
 
@@ -94,6 +97,8 @@ impl Default for WorkerBuilder {
             relay_keep_sent: None,
             retention: Retention::forever(),
             retention_ahead: Duration::ZERO,
+            examine: true,
+            health: Health::new(),
             probe: Arc::new(Unwatched),
         }
     }
@@ -245,6 +250,20 @@ impl WorkerBuilder {
     #[doc(hidden)]
     pub fn retention_ahead(mut self, ahead: Duration) -> Self {
         self.retention_ahead = ahead;
+        self
+    }
+
+    /// Whether the worker has the [doctor](crate::doctor) look at its database, its topics and its group
+    /// when it starts, and logs what is wrong; it does unless told otherwise. It looks in the background, for
+    /// some 30 s at most, and stops nothing.
+    pub fn examine(mut self, examine: bool) -> Self {
+        self.examine = examine;
+        self
+    }
+
+    /// Where the worker tells how it is, for [liveness and readiness](crate::health): one for each worker.
+    pub fn health(mut self, health: Health) -> Self {
+        self.health = health;
         self
     }
 

@@ -17,6 +17,7 @@ pub mod poison;
 pub mod proxy;
 pub mod rebalance;
 pub mod servers;
+pub mod tool;
 pub mod worker;
 pub mod world;
 

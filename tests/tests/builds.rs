@@ -62,3 +62,17 @@ fn mac_07_two_versions_of_the_library_in_one_build_are_refused() {
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("links") && said.contains("idempotent_jobs"), "{said}");
 }
+
+/// Up to 0.8.0 it cut lengths above 4 GiB, so that values could be read as protocol. Versions stand in one place.
+#[test]
+fn sec_03_sqlx_is_of_a_version_that_does_not_cut_lengths() {
+    let manifest = include_str!("../../Cargo.toml");
+    let lock = include_str!("../../Cargo.lock");
+    for name in ["sqlx", "sqlx-core", "sqlx-postgres", "sqlx-sqlite"] {
+        let pinned = manifest.lines().find(|line| line.starts_with(&format!("{name} = {{ version = \"=0.9.")));
+        assert!(pinned.is_some(), "{name} is not pinned to 0.9");
+        let locked: Vec<_> =
+            lock.split("[[package]]").filter(|it| it.contains(&format!("\nname = \"{name}\"\n"))).collect();
+        assert!(locked.len() == 1 && locked[0].contains("\nversion = \"0.9."), "{locked:?}");
+    }
+}

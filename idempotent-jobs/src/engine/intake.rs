@@ -1,5 +1,6 @@
 //! What the consumer's thread feeds and asks.
 
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,6 +55,7 @@ impl<S: Store> Intake for Engine<S> {
         }
         self.owners.leave(&epochs);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
+        self.health.gone(places(partitions));
         positions
     }
 
@@ -65,6 +67,11 @@ impl<S: Store> Intake for Engine<S> {
         }
         self.owners.leave(&epochs);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
+        self.health.gone(places(partitions));
+    }
+
+    fn member(&self, is_member: bool) {
+        self.health.member(is_member);
     }
 
     fn accept(&self, message: Message) -> Room {
@@ -76,6 +83,7 @@ impl<S: Store> Intake for Engine<S> {
     }
 
     fn polled(&self) {
+        self.health.polled();
         if let Some(asleep) = self.pulse.beat(Instant::now(), SystemTime::now()) {
             tracing::warn!(
                 ?asleep,
@@ -89,7 +97,9 @@ impl<S: Store> Intake for Engine<S> {
             let mut lanes = self.lanes();
             (lanes.relieved(), lanes.held_up())
         };
+        relieved.iter().for_each(|partition| self.health.relieved(&partition.topic, partition.number));
         for Position { partition: Partition { topic, number }, offset } in held_up {
+            self.health.held_up(&topic, number, offset);
             metrics::counter!(telemetry::HELD_UP, "topic" => topic.to_string(), "partition" => number.to_string())
                 .increment(1);
             tracing::warn!(
@@ -113,8 +123,13 @@ impl<S: Store> Intake for Engine<S> {
     }
 
     fn settled(&self) -> Vec<Position> {
-        let lanes = self.lanes();
-        lanes.to_commit(&lanes.assigned())
+        let positions = {
+            let lanes = self.lanes();
+            lanes.to_commit(&lanes.assigned())
+        };
+        self.health
+            .waits_for_commit(positions.iter().map(|position| (&position.partition.topic, position.partition.number)));
+        positions
     }
 
     fn committed(&self, positions: &[Position]) {
@@ -123,6 +138,7 @@ impl<S: Store> Intake for Engine<S> {
             positions.iter().for_each(|position| lanes.confirm(position));
         }
         for Position { partition, offset } in positions {
+            self.health.committed(&partition.topic, partition.number);
             let at = Coordinates { topic: partition.topic.clone(), partition: partition.number, offset: offset - 1 };
             self.probe.reached(Point::OffsetCommitted, &at);
         }
@@ -155,4 +171,8 @@ impl<S: Store> Engine<S> {
             }
         }
     }
+}
+
+fn places(partitions: &[Partition]) -> impl Iterator<Item = (&Arc<str>, i32)> {
+    partitions.iter().map(|partition| (&partition.topic, partition.number))
 }

@@ -57,6 +57,7 @@ use self::watermarks::Watermarks;
 use crate::context::{Context, States};
 use crate::error::{Error, Fate};
 use crate::fingerprint::Fingerprint;
+use crate::health::Health;
 use crate::job::{Job, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
@@ -86,6 +87,8 @@ pub(crate) struct Parts<S: Store> {
     pub bell: Arc<Notify>,
     /// What becomes of messages whose event no job takes.
     pub unknown_event: Fate,
+    /// Told how the worker is.
+    pub health: Health,
     /// Of each topic, where copies of its dead letters go; of a topic that is not here they go nowhere.
     pub dead_letter_topics: HashMap<String, String>,
     /// What a start below purged keys means.
@@ -112,6 +115,7 @@ pub(crate) struct Engine<S: Store> {
     idle: AtomicUsize,
     bell: Arc<Notify>,
     unknown_event: Fate,
+    health: Health,
     dead_letter_topics: HashMap<String, String>,
     /// A worker may find something to do.
     work: Notify,
@@ -138,6 +142,7 @@ impl<S: Store> Engine<S> {
             unknown_event,
             dead_letter_topics,
             missing_keys,
+            health,
         } = parts;
         let classes = Classes::new(&jobs.iter().map(|job| job.spec()).collect::<Vec<_>>());
         let lanes = Lanes::new(Bounds { memory, span: SPAN });
@@ -158,6 +163,7 @@ impl<S: Store> Engine<S> {
             idle: AtomicUsize::new(0),
             bell,
             unknown_event,
+            health,
             dead_letter_topics,
             work: Notify::new(),
             rest: Condvar::new(),
@@ -197,6 +203,11 @@ impl<S: Store> Engine<S> {
     /// Why the engine stopped by itself, if it did.
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().expect("no panic while the failure is set").take()
+    }
+
+    /// How the worker is.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Opens what the workers need.

@@ -111,10 +111,13 @@ impl<S: Store> Engine<S> {
             let requested = match self.store.requested(after, &self.group, &jobs, &topics).await {
                 Ok(requested) => requested,
                 Err(error) => {
+                    self.health.database(false);
                     tracing::debug!(%error, "whether dead letters are to be run again is not known");
                     return false;
                 }
             };
+            // Asked every second, whatever the jobs do.
+            self.health.database(true);
             for letter in &requested {
                 if *self.stopping.borrow() {
                     return false;

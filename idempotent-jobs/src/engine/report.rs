@@ -12,7 +12,7 @@ use super::{Engine, Routed};
 use crate::error::{Error, Reason, Rejection};
 use crate::job::Spec;
 use crate::message::{EVENT_HEADER, Message};
-use crate::store::Store;
+use crate::store::{Fault, Store};
 use crate::telemetry;
 
 /// The span of one attempt at a message.
@@ -59,6 +59,8 @@ impl<S: Store> Engine<S> {
         metrics::histogram!(telemetry::ATTEMPT_SECONDS, "job" => spec.name, "topic" => spec.topic, "outcome" => word)
             .record(began.elapsed());
         report(&outcome, &verdict);
+        let stumbled = matches!(&outcome, Outcome::Failed(failure) if failure.fault == Fault::Transient);
+        self.health.attempted(stumbled);
         match outcome {
             Outcome::Done | Outcome::Discarded(_) => self.probe.reached(Point::Committed, &message.coordinates),
             Outcome::Duplicate | Outcome::Unverified | Outcome::DeadBefore => {

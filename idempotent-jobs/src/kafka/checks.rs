@@ -122,7 +122,7 @@ fn partitions(client: &BaseConsumer<Ear>, topic: &str, timeout: Duration) -> Res
     }
 }
 
-fn refusal(topic: &str, code: Code) -> String {
+pub(super) fn refusal(topic: &str, code: Code) -> String {
     match code {
         Code::UnknownTopic | Code::UnknownTopicOrPartition => missing(topic),
         Code::TopicAuthorizationFailed => format!("topic `{topic}`: this user may not read it"),
@@ -138,7 +138,7 @@ fn missing(topic: &str) -> String {
     )
 }
 
-fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &KafkaError) -> String {
+pub(super) fn unreachable(properties: &Properties, client: &BaseConsumer<Ear>, error: &KafkaError) -> String {
     // What went wrong with each connection waits in the queue.
     while client.poll(Duration::ZERO).is_some() {}
     let heard = client.context().0.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -11,6 +11,7 @@ mod environment;
 mod facts;
 mod faults;
 mod gaps;
+mod inspect;
 mod keeping;
 mod log;
 mod membership;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 pub use self::checks::{Topics, check, committed};
 pub use self::consumer::{Consumer, ConsumerHandle, OnGap, Settings, Stopped};
 pub use self::dispatch::{Declined, Dispatch, Fate, Parcel, Report};
+pub use self::inspect::{Cluster, Group, Progress, Readers, Replicas, Topic, inspect};
 pub use self::keeping::{Keeping, Stand, Stands, keeping, stands};
 pub use self::producer::{Delivery, Producer, ProducerBuilder, Record, Undelivered};
 pub use self::properties::Properties;
@@ -101,6 +103,8 @@ pub enum Room {
 pub trait Intake: Send + Sync + 'static {
     /// New partitions: all pause state of them is forgotten, reading starts at the committed offset.
     fn assigned(&self, partitions: &[Partition]);
+    /// Whether the group counts on this member, which may have no partition all the same; told every second.
+    fn member(&self, _: bool) {}
     /// Stops handing out, waits for running jobs until the deadline, returns what is settled and forgets the partitions.
     fn revoked(&self, partitions: &[Partition], deadline: Instant) -> Vec<Position>;
     /// The partitions were taken away without warning: forget them, commit nothing.

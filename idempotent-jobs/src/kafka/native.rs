@@ -272,6 +272,92 @@ impl Drop for Commit {
 // SAFETY: librdkafka's queues may be used from any thread.
 unsafe impl Send for Commit {}
 
+/// Whether the group counts on this consumer, which may have no partition all the same.
+pub(super) fn is_member(client: *mut sys::rd_kafka_t) -> bool {
+    // SAFETY: the caller's client is alive; what it returns is ours, unless null, and not used once destroyed.
+    unsafe {
+        let metadata = sys::rd_kafka_consumer_group_metadata(client);
+        if metadata.is_null() {
+            return false;
+        }
+        // Both protocols count from 1; below that it is still to join, or left.
+        let generation = sys::rd_kafka_consumer_group_metadata_generation_id(metadata);
+        sys::rd_kafka_consumer_group_metadata_destroy(metadata);
+        generation > 0
+    }
+}
+
+/// How a consumer group stands, in librdkafka's words, and how many members it has, whichever protocol
+/// it speaks. Blocks for up to `timeout`.
+pub(super) fn members(
+    client: *mut sys::rd_kafka_t,
+    group: &CStr,
+    timeout: Duration,
+) -> Result<(String, usize), String> {
+    let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    let mut name = group.as_ptr();
+    // SAFETY: the caller's client is alive. Options and queue are ours until destroyed below; librdkafka copies the
+    // one name and keeps references of its own to what it needs longer.
+    let (queue, event) = unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
+        let options = sys::rd_kafka_AdminOptions_new(client, operation);
+        sys::rd_kafka_AdminOptions_set_request_timeout(options, millis, ptr::null_mut(), 0);
+        let queue = sys::rd_kafka_queue_new(client);
+        sys::rd_kafka_DescribeConsumerGroups(client, &mut name, 1, options, queue);
+        sys::rd_kafka_AdminOptions_destroy(options);
+        (queue, sys::rd_kafka_queue_poll(queue, millis))
+    };
+    // SAFETY: both are ours, and not used afterwards; an event that is null may not be destroyed.
+    unsafe {
+        let told = if event.is_null() { Err("no answer in time".to_owned()) } else { group_described(event) };
+        if !event.is_null() {
+            sys::rd_kafka_event_destroy(event);
+        }
+        sys::rd_kafka_queue_destroy(queue);
+        told
+    }
+}
+
+/// The one group in the answer to a description.
+///
+/// # Safety
+/// `event` is an answer to DescribeConsumerGroups that has not been destroyed.
+unsafe fn group_described(event: *mut sys::rd_kafka_event_t) -> Result<(String, usize), String> {
+    // SAFETY: by the contract above; what is read belongs to the event, and its texts end with a NUL.
+    unsafe {
+        if is_error(sys::rd_kafka_event_error(event)) {
+            return Err(text(sys::rd_kafka_event_error_string(event)));
+        }
+        let result = sys::rd_kafka_event_DescribeConsumerGroups_result(event);
+        if result.is_null() {
+            return Err("an answer to another question".to_owned());
+        }
+        let mut count = 0;
+        let groups = sys::rd_kafka_DescribeConsumerGroups_result_groups(result, &mut count);
+        if groups.is_null() || count == 0 {
+            return Err("an answer without the group".to_owned());
+        }
+        let group = *groups;
+        let error = sys::rd_kafka_ConsumerGroupDescription_error(group);
+        if !error.is_null() && is_error(sys::rd_kafka_error_code(error)) {
+            return Err(text(sys::rd_kafka_error_string(error)));
+        }
+        let state = sys::rd_kafka_ConsumerGroupDescription_state(group);
+        let members = sys::rd_kafka_ConsumerGroupDescription_member_count(group);
+        Ok((text(sys::rd_kafka_consumer_group_state_name(state)), members))
+    }
+}
+
+/// # Safety
+/// `text` is null, or ends with a NUL and lives while this is called.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return "no words".to_owned();
+    }
+    // SAFETY: by the contract above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
 /// How the in-process broker keeps time with its groups.
 #[cfg(feature = "embedded")]
 pub(super) struct GroupTimes {

@@ -34,6 +34,8 @@ const BESIDE_FETCH: Duration = Duration::from_millis(250);
 /// Between two resumes of everything that flows: librdkafka drops a resume that crosses a pause of
 /// its own at the start of a rebalance, and such a partition would stay paused.
 const RESUME_AGAIN: Duration = Duration::from_secs(2);
+/// How often the intake is told whether the group counts on it.
+const BETWEEN_TELLINGS: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The thread's own state. The commit on its way is dropped before the consumer it belongs to.
@@ -46,6 +48,7 @@ pub(super) struct Poller {
     stop: Arc<Stop>,
     next_commit: Instant,
     next_resume: Instant,
+    next_telling: Instant,
     topics: Vec<String>,
     /// Half of it is more than a fetch may wait at the broker.
     look: Duration,
@@ -81,6 +84,7 @@ impl Poller {
             stop,
             next_commit: Instant::now(),
             next_resume: Instant::now(),
+            next_telling: Instant::now(),
             topics: topics.to_vec(),
             look,
             latest,
@@ -101,6 +105,7 @@ impl Poller {
             self.membership().intake.polled();
             self.look_for_missing();
             self.membership().intake.polled();
+            self.tell_membership();
             self.relieve();
             self.resume_again();
             self.commit_settled();
@@ -110,6 +115,13 @@ impl Poller {
 
     fn membership(&self) -> &Membership {
         self.consumer.context()
+    }
+
+    fn tell_membership(&mut self) {
+        if Instant::now() >= self.next_telling {
+            self.next_telling = after(BETWEEN_TELLINGS);
+            self.membership().intake.member(native::is_member(self.consumer.client().native_ptr()));
+        }
     }
 
     fn receive(&mut self) {

@@ -21,6 +21,7 @@ mod enqueue;
 mod executor;
 mod fault;
 mod handle;
+mod inspect;
 mod letters;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod line;
@@ -59,6 +60,7 @@ pub use self::attempts::{Attempted, Note, Taken, Taking, Tried};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
+pub use self::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, inspect};
 pub use self::letters::{
     Again, Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
     Requested, Unkeyed, open_letters,

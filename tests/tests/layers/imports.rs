@@ -4,11 +4,11 @@ use super::source::{File, files};
 
 /// The layers of ARCHITECTURE.md, lowest first. A module may import its own layer and those below.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("words", &["error", "message", "key", "json", "fingerprint", "config", "telemetry", "trace"]),
+    ("words", &["error", "message", "key", "json", "fingerprint", "config", "telemetry", "trace", "health"]),
     ("declare", &["codec", "context", "extract", "job", "job_id", "outgoing", "registry", "retry"]),
     ("ports", &["store", "kafka"]),
     ("engine", &["engine", "outbox", "dead_letters", "retention"]),
-    ("surface", &["worker", "relay", "once", "start", "serve", "lib", "__private", "testing", "doctor"]),
+    ("surface", &["worker", "relay", "once", "start", "serve", "lib", "__private", "testing", "doctor", "cli", "bin"]),
 ];
 
 fn layer(module: &str) -> usize {

@@ -186,6 +186,9 @@ impl Driver {
         }
         self.reach.waits(self.window.flying() > 0 || self.window.is_troubled(), now);
         self.meter.standing(self.window.flying(), self.shards.count());
+        if let Some(health) = &self.terms.health {
+            health.relay_reaches(!self.reach.is_cut_off());
+        }
     }
 
     /// Asks the brokers whether they are there, where that is in doubt.
@@ -418,7 +421,7 @@ impl Driver {
     fn look_at_age(&mut self, now: Duration) {
         let shards = self.shards.open(now);
         if shards.is_empty() {
-            self.meter.age(None);
+            self.age(None);
         } else {
             self.errands.look_at_age(shards);
         }
@@ -458,7 +461,7 @@ impl Driver {
                 self.pace.read(now, found + usize::try_from(promoted).unwrap_or(0), wasted, crowded);
             }
             Done::Recorded(failures) => self.recorded(failures, now),
-            Done::Age(age) => self.meter.age(age),
+            Done::Age(age) => self.age(age),
             Done::Marked(slots) => self.window.marked(&slots),
             Done::Purged(rows) if rows >= FULL => self.next_purge = now,
             Done::HeldBack(rows) if rows >= FULL => self.next_hold = now,
@@ -537,6 +540,14 @@ impl Driver {
         self.meter.lost(shards.len());
         warn!(shards = shards.len(), "lost shards to another relay: nothing more of them is sent from here");
         self.window.lose(shards);
+    }
+
+    /// Of the oldest record it has to send.
+    fn age(&self, age: Option<Duration>) {
+        self.meter.age(age);
+        if let Some(health) = &self.terms.health {
+            health.relay_backlog(age);
+        }
     }
 
     // ---- the end

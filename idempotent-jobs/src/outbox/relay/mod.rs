@@ -33,6 +33,7 @@ use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use self::driver::Driver;
+use crate::health::Health;
 use crate::kafka::Dispatch;
 use crate::retry::Backoff;
 use crate::store::RelayStore;
@@ -55,6 +56,8 @@ pub(crate) struct Terms {
     pub silence: Duration,
     /// How long what is on its way may take once the relay was told to stop.
     pub budget: Duration,
+    /// Told how the relay is.
+    pub health: Option<Health>,
 }
 
 /// No wait and no retention is longer: databases' dates end somewhere.
@@ -77,6 +80,7 @@ impl Default for Terms {
             trouble: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
             silence: Duration::from_secs(10),
             budget: Duration::from_secs(10),
+            health: None,
         }
     }
 }

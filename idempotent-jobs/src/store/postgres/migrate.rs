@@ -9,7 +9,7 @@ use crate::store::slots::{ANSWER, SCAN, within};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 7] = [
+pub(super) const KNOWN: [Migration; 7] = [
     Migration { version: 1, sql: include_str!("../../../migrations/postgres/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/postgres/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/postgres/0003_dead_letters.sql") },
@@ -63,7 +63,7 @@ pub(super) async fn migrate(conn: &mut PgConnection) -> Result<(), StoreError> {
 }
 
 /// What was applied, `None` without a migration table. Catalogs answer whatever the role may.
-async fn applied(conn: &mut PgConnection) -> Result<Option<Vec<(i32, String)>>, sqlx::Error> {
+pub(super) async fn applied(conn: &mut PgConnection) -> Result<Option<Vec<(i32, String)>>, sqlx::Error> {
     let found: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = 'idempotent_jobs' AND c.relname = 'migrations')",
@@ -104,7 +104,7 @@ async fn apply(conn: &mut PgConnection) -> Result<(), StoreError> {
 
 /// Checks the two things the promise stands on: one row a key, and the seal; and the rights to
 /// use them, so that their lack shows now and not when a message arrives.
-async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
+pub(super) async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
     let unique: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i \
          JOIN pg_catalog.pg_class c ON c.oid = i.indrelid \
@@ -155,7 +155,7 @@ async fn verify(conn: &mut PgConnection) -> Result<(), StoreError> {
     if lacking.is_empty() { Ok(()) } else { Err(denied(&lacking.join(", "))) }
 }
 
-fn failed(error: sqlx::Error) -> StoreError {
+pub(super) fn failed(error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
     // Insufficient privilege; and a schema the role may not look into does not exist for it.
     if code.as_deref() == Some("42501") {

@@ -7,6 +7,7 @@ mod claims;
 mod enqueue;
 mod fault;
 mod guard;
+mod inspect;
 mod letters;
 mod migrate;
 mod open;
@@ -27,6 +28,7 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgTransactionManager};
 use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
+pub(in crate::store) use self::inspect::inspect;
 pub use self::migrate::migrations_sql;
 pub use self::operate::PostgresOperate;
 pub use self::relay::PostgresRelay;

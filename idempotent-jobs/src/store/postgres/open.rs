@@ -12,13 +12,10 @@ use crate::store::slots::{ANSWER, connect, part, within};
 const DOING: &str = "checking the server";
 
 /// The oldest server whose behaviour is known here.
-const OLDEST: i32 = 140_000;
+pub(super) const OLDEST: i32 = 140_000;
 
 pub(super) async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
-    let options = PgConnectOptions::from_str(url).map_err(|_| {
-        // The driver's words may quote the URL, and with it the password.
-        StoreError::lasting("reading DATABASE_URL", "not of the form postgres://user:password@host:port/database")
-    })?;
+    let options = options(url)?;
     let place = place(&options);
     let mut conn = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
     let mut other = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
@@ -26,6 +23,14 @@ pub(super) async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
     part::<Postgres>(conn).await;
     part::<Postgres>(other).await;
     checked.map(|()| options)
+}
+
+/// Where the database is to be found.
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    PgConnectOptions::from_str(url).map_err(|_| {
+        // The driver's words may quote the URL, and with it the password.
+        StoreError::lasting("reading DATABASE_URL", "not of the form postgres://user:password@host:port/database")
+    })
 }
 
 async fn check(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {
@@ -44,20 +49,12 @@ async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(),
              connect to PostgreSQL itself, or to a session pool",
         ));
     }
-    let row = conn
-        .fetch_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
-             current_setting('server_encoding')",
-        )
-        .await
-        .map_err(failed)?;
-    // Text, since a string without parameters goes by the simple protocol.
-    let version: i32 = row.try_get_unchecked::<&str, _>(0).map_err(failed)?.parse().unwrap_or(0);
+    let (version, found) = version(conn).await.map_err(failed)?;
     if version < OLDEST {
-        let found: String = row.try_get(1).map_err(failed)?;
         return Err(StoreError::lasting(DOING, format!("PostgreSQL 14 or later is needed, and this is {found}")));
     }
-    let encoding: String = row.try_get(2).map_err(failed)?;
+    let row = conn.fetch_one("SELECT current_setting('server_encoding')").await.map_err(failed)?;
+    let encoding: String = row.try_get(0).map_err(failed)?;
     // The other one takes bytes as they are.
     if !["UTF8", "SQL_ASCII"].contains(&&*encoding) {
         return Err(StoreError::lasting(
@@ -71,9 +68,18 @@ async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(),
     Ok(())
 }
 
+/// The server's version, as a number and in its own words.
+pub(super) async fn version(conn: &mut PgConnection) -> Result<(i32, String), sqlx::Error> {
+    let row =
+        conn.fetch_one("SELECT current_setting('server_version_num')::int, current_setting('server_version')").await?;
+    // Text, since a string without parameters goes by the simple protocol.
+    let number = row.try_get_unchecked::<&str, _>(0)?.parse().unwrap_or(0);
+    Ok((number, row.try_get(1)?))
+}
+
 /// Whether two connections share server processes. A transaction on one of them keeps a
 /// process busy: a proxy then has to give the other one another, or gave it the same before.
-async fn pooled(conn: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
+pub(super) async fn pooled(conn: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let before = process(conn).await?;
     other.execute("BEGIN").await?;
     let busy = process(other).await?;
@@ -88,7 +94,7 @@ async fn process(conn: &mut PgConnection) -> Result<String, sqlx::Error> {
 }
 
 /// Where the database is, without the password.
-fn place(options: &PgConnectOptions) -> String {
+pub(super) fn place(options: &PgConnectOptions) -> String {
     let server = match options.get_socket() {
         Some(path) => path.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
@@ -97,7 +103,7 @@ fn place(options: &PgConnectOptions) -> String {
     format!("PostgreSQL at {server}, database `{database}`, user `{}`", options.get_username())
 }
 
-fn at(place: &str, error: StoreError) -> StoreError {
+pub(super) fn at(place: &str, error: StoreError) -> StoreError {
     let StoreError { doing, fault, source } = error;
     StoreError { doing, fault, source: format!("{place}: {source}").into() }
 }

@@ -7,7 +7,7 @@ use crate::store::migrate::{Migration, missing};
 
 const DOING: &str = "bringing the tables up to date";
 
-const KNOWN: [Migration; 7] = [
+pub(super) const KNOWN: [Migration; 7] = [
     Migration { version: 1, sql: include_str!("../../../migrations/sqlite/0001_claims.sql") },
     Migration { version: 2, sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
     Migration { version: 3, sql: include_str!("../../../migrations/sqlite/0003_dead_letters.sql") },
@@ -53,7 +53,7 @@ pub(super) async fn migrate(conn: &mut SqliteConnection) -> Result<(), StoreErro
 }
 
 /// What was applied, `None` without a migration table.
-async fn applied(conn: &mut SqliteConnection) -> Result<Option<Vec<(i32, String)>>, sqlx::Error> {
+pub(super) async fn applied(conn: &mut SqliteConnection) -> Result<Option<Vec<(i32, String)>>, sqlx::Error> {
     let found: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'idempotent_jobs_migrations')",
     )
@@ -83,7 +83,7 @@ async fn apply(conn: &mut SqliteConnection) -> Result<(), StoreError> {
 
 /// Checks what the promise stands on: one row a key. SQLite has no partitions and no roles,
 /// and the seal is a hook.
-async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+pub(super) async fn verify(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     let unique: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM pragma_index_list('idempotent_jobs_processed', 'main') l \
          WHERE l.\"unique\" AND NOT l.partial \

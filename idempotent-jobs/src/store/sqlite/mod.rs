@@ -7,6 +7,7 @@ mod claims;
 mod enqueue;
 mod fault;
 mod guard;
+mod inspect;
 mod letters;
 mod migrate;
 mod open;
@@ -26,6 +27,7 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 
+pub(in crate::store) use self::inspect::inspect;
 pub use self::migrate::migrations_sql;
 pub use self::operate::SqliteOperate;
 pub use self::relay::SqliteRelay;

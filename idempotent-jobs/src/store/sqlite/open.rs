@@ -12,7 +12,7 @@ use crate::store::slots::{CONNECT, connect, part};
 use crate::store::{Fault, StoreError};
 
 /// How long a statement waits for another process's transaction.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 pub(super) async fn open(url: &str) -> Result<SqliteConnectOptions, StoreError> {
     const DOING: &str = "reading DATABASE_URL";
@@ -52,7 +52,7 @@ async fn settle(options: &SqliteConnectOptions) -> Result<SqliteConnection, Stor
     }
 }
 
-fn at(path: &std::path::Path, error: StoreError) -> StoreError {
+pub(super) fn at(path: &std::path::Path, error: StoreError) -> StoreError {
     let StoreError { doing, fault, source } = error;
     let missing = if path.exists() { "" } else { " (the file does not exist: `?mode=rwc` creates it)" };
     StoreError { doing, fault, source: format!("SQLite file `{}`: {source}{missing}", path.display()).into() }

@@ -37,6 +37,9 @@ fn main() -> ExitCode {
         worker = worker.retention(Retention::window(seconds(window)));
         worker = worker.retention_ahead(env::var("CHILD_AHEAD_S").map_or(Duration::ZERO, seconds));
     }
+    if env::var("CHILD_EXAMINE").as_deref() == Ok("off") {
+        worker = worker.examine(false);
+    }
     match runtime().block_on(worker.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

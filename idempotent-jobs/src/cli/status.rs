@@ -1,0 +1,265 @@
+//! `status`: how far the work is, and how fast it goes.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::text::{age, clean, millis, parse_age, table, utc};
+use super::{End, Out, Trouble, database_url};
+use crate::doctor::readers;
+use crate::kafka::{self, Cluster, Group, Progress, Properties};
+use crate::store::{self, Contents, Count, MOST};
+
+/// `status`
+#[derive(Args)]
+pub(super) struct Status {
+    /// Again and again, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
+    /// Between the two looks that rates are taken from: 2s, 1m
+    #[arg(long, value_name = "AGE", default_value = "2s", value_parser = parse_age)]
+    interval: Duration,
+    /// One JSON object a look, with each partition
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) const MEANING: &str = "\
+LAG       messages that are still to be read and done
+DONE/S    messages a second whose offset was committed between two looks
+COMING/S  messages a second that were written to the topic meanwhile
+EMPTY IN  when the lag is gone, should both go on so
+
+A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.";
+
+/// How long the brokers may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A look at everything.
+struct Sample {
+    at: Instant,
+    time: SystemTime,
+    contents: Result<Option<Contents>, String>,
+    cluster: Result<Cluster, Vec<String>>,
+}
+
+pub(super) async fn run(args: &Status, out: Out<'_>) -> Result<End, Trouble> {
+    let url = database_url()?;
+    let properties = Properties::from_env();
+    let mut before = look(&url, &properties).await;
+    loop {
+        tokio::time::sleep(args.interval).await;
+        let now = look(&url, &properties).await;
+        if args.json {
+            writeln!(out, "{}", object(&before, &now))?
+        } else {
+            tell(args.watch, &before, &now, out)?
+        }
+        out.flush()?;
+        if !args.watch {
+            return Ok(if now.contents.is_ok() && now.cluster.is_ok() { End::Well } else { End::Partly });
+        }
+        before = now;
+    }
+}
+
+async fn look(url: &str, properties: &Properties) -> Sample {
+    let contents = store::inspect(url).await.map(|found| found.contents).map_err(|error| error.to_string());
+    let known = contents.as_ref().ok().and_then(Option::as_ref).cloned().unwrap_or_default();
+    let cluster = kafka::inspect(properties, readers(&known, properties.group_id()), PATIENCE).await;
+    Sample { at: Instant::now(), time: SystemTime::now(), contents, cluster }
+}
+
+/// A topic as a group reads it.
+#[derive(Debug, Default, PartialEq)]
+struct Row {
+    partitions: usize,
+    lag: i64,
+    done: f64,
+    coming: f64,
+}
+
+impl Row {
+    /// When the lag is gone, if it becomes less.
+    fn empty_in(&self) -> Option<Duration> {
+        let gain = self.done - self.coming;
+        match self.lag {
+            0 => Some(Duration::ZERO),
+            _ if gain > 0.0 => Duration::try_from_secs_f64(self.lag as f64 / gain).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// What became of each topic between two looks that lie so far apart.
+fn rows(before: Option<&Group>, now: &[Progress], passed: Duration) -> BTreeMap<String, Row> {
+    let earlier = before.and_then(|group| group.progress.as_ref().ok());
+    let seconds = passed.as_secs_f64().max(0.001);
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for it in now {
+        let row = rows.entry(it.topic.clone()).or_default();
+        row.partitions += 1;
+        row.lag += it.lag();
+        let same = |other: &&Progress| other.topic == it.topic && other.partition == it.partition;
+        let Some(other) = earlier.and_then(|earlier| earlier.iter().find(same)) else { continue };
+        let done = it.committed.unwrap_or(it.start) - other.committed.unwrap_or(other.start);
+        row.done += done.max(0) as f64 / seconds;
+        row.coming += (it.end - other.end).max(0) as f64 / seconds;
+    }
+    rows
+}
+
+fn tell(watch: bool, before: &Sample, now: &Sample, out: Out<'_>) -> Result<(), Trouble> {
+    if watch && std::io::stdout().is_terminal() {
+        write!(out, "\x1b[H\x1b[J")?;
+    }
+    writeln!(out, "{}", utc(now.time))?;
+    match &now.cluster {
+        Ok(cluster) => tell_groups(before, now, cluster, out)?,
+        Err(problems) => problems.iter().try_for_each(|problem| writeln!(out, "brokers: {}", clean(problem)))?,
+    }
+    match &now.contents {
+        Ok(Some(contents)) => tell_contents(contents, out)?,
+        Ok(None) => writeln!(out, "database: its tables are not this program's: `idempotent-jobs doctor`")?,
+        Err(why) => writeln!(out, "database: {}", clean(why))?,
+    }
+    Ok(())
+}
+
+fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -> Result<(), Trouble> {
+    if cluster.groups.is_empty() {
+        writeln!(out, "no group: no job ran on this database yet, and `KAFKA_GROUP_ID` names none")?;
+    }
+    for group in &cluster.groups {
+        let members = match &group.members {
+            Ok((state, members)) => format!("{members} member(s), {}", clean(state)),
+            Err(why) => format!("members unknown: {}", clean(why)),
+        };
+        writeln!(out, "group {}: {members}", clean(&group.name))?;
+        match &group.progress {
+            Ok(progress) => {
+                let passed = now.at.duration_since(before.at);
+                let rows: Vec<_> = rows(same(before, group), progress, passed).into_iter().map(cells).collect();
+                table(out, ["TOPIC", "PARTITIONS", "LAG", "DONE/S", "COMING/S", "EMPTY IN"], &rows)?;
+            }
+            Err(why) => writeln!(out, "progress unknown: {}", clean(why))?,
+        }
+    }
+    for topic in &cluster.topics {
+        topic.problem.iter().try_for_each(|problem| writeln!(out, "{}", clean(problem)))?;
+    }
+    Ok(())
+}
+
+/// The group as it was before.
+fn same<'a>(before: &'a Sample, group: &Group) -> Option<&'a Group> {
+    before.cluster.as_ref().ok()?.groups.iter().find(|other| other.name == group.name)
+}
+
+fn cells((topic, row): (String, Row)) -> [String; 6] {
+    [
+        clean(&topic),
+        row.partitions.to_string(),
+        row.lag.to_string(),
+        format!("{:.1}", row.done),
+        format!("{:.1}", row.coming),
+        row.empty_in().map_or_else(|| "-".to_owned(), age),
+    ]
+}
+
+fn tell_contents(contents: &Contents, out: Out<'_>) -> Result<(), Trouble> {
+    let outbox = &contents.outbox;
+    writeln!(
+        out,
+        "outbox: {} to be sent, {} due later, {} set aside, {} behind those; {} relay(s)",
+        told(outbox.ready),
+        told(Count { oldest: None, ..outbox.later }),
+        told(outbox.set_aside),
+        told(Count { oldest: None, ..outbox.held }),
+        contents.relays
+    )?;
+    writeln!(out, "dead letters: {} open, {} to be run again", told(contents.open), told(contents.requested))?;
+    Ok(())
+}
+
+fn told(count: Count) -> String {
+    let more = if count.rows >= MOST { "+" } else { "" };
+    let oldest = count.oldest.map(|oldest| format!(" (the oldest for {})", age(oldest))).unwrap_or_default();
+    format!("{}{more}{oldest}", count.rows)
+}
+
+fn object(before: &Sample, now: &Sample) -> Value {
+    let groups = match &now.cluster {
+        Ok(cluster) => json!(cluster.groups.iter().map(|group| group_object(before, now, group)).collect::<Vec<_>>()),
+        Err(problems) => json!({ "error": problems }),
+    };
+    let database = match &now.contents {
+        Ok(Some(contents)) => contents_object(contents),
+        Ok(None) => json!({ "error": "its tables are not this program's" }),
+        Err(why) => json!({ "error": why }),
+    };
+    json!({ "at_ms": millis(now.time), "groups": groups, "database": database })
+}
+
+fn group_object(before: &Sample, now: &Sample, group: &Group) -> Value {
+    let (state, members) = group.members.as_ref().ok().cloned().unzip();
+    let progress = group.progress.as_deref().unwrap_or_default();
+    let rows = rows(same(before, group), progress, now.at.duration_since(before.at));
+    let topics = rows.into_iter().map(|(topic, row)| {
+        let of = progress.iter().filter(|it| it.topic == topic);
+        let partitions: Vec<Value> = of
+            .map(|it| json!({ "partition": it.partition, "committed": it.committed, "start": it.start, "end": it.end, "lag": it.lag() }))
+            .collect();
+        json!({ "topic": topic, "lag": row.lag, "done_per_second": row.done, "coming_per_second": row.coming, "partitions": partitions })
+    });
+    json!({
+        "group": group.name,
+        "state": state,
+        "members": members,
+        "topics": topics.collect::<Vec<_>>(),
+        "error": group.progress.as_ref().err().or(group.members.as_ref().err()),
+    })
+}
+
+fn contents_object(contents: &Contents) -> Value {
+    let count =
+        |count: Count| json!({ "rows": count.rows, "oldest_seconds": count.oldest.map(|oldest| oldest.as_secs()) });
+    let outbox = &contents.outbox;
+    json!({
+        "outbox": {
+            "ready": count(outbox.ready),
+            "later": count(outbox.later),
+            "set_aside": count(outbox.set_aside),
+            "held": count(outbox.held),
+            "relays": contents.relays,
+        },
+        "dead_letters": { "open": count(contents.open), "requested": count(contents.requested) },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(partition: i32, committed: Option<i64>, end: i64) -> Progress {
+        Progress { topic: "orders".into(), partition, committed, start: 2, end }
+    }
+
+    #[test]
+    fn rates_are_what_was_committed_and_written_between_two_looks() {
+        let before = Group {
+            name: "g".into(),
+            members: Ok(("Stable".into(), 1)),
+            progress: Ok(vec![at(0, None, 10), at(1, Some(5), 10)]),
+        };
+        let now = [at(0, Some(6), 12), at(1, Some(9), 10), at(2, None, 7)];
+        let rows = rows(Some(&before), &now, Duration::from_secs(2));
+        let row = &rows["orders"];
+        assert_eq!(*row, Row { partitions: 3, lag: 12, done: 4.0, coming: 1.0 });
+        assert_eq!(row.empty_in(), Some(Duration::from_secs(4)));
+        assert_eq!(Row { lag: 5, ..Row::default() }.empty_in(), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! What follows from a look at the brokers. Pure.
+
+use super::Report;
+use crate::kafka::{Cluster, Group, Progress, Topic};
+
+/// So many messages of a partition that wait are worth a word.
+const LAG: i64 = 10_000;
+
+pub(super) fn judge(cluster: &Cluster, place: &str, report: &mut Report) {
+    report.ok("brokers.reach", place, format!("{} broker(s) answer", cluster.brokers));
+    for topic in &cluster.topics {
+        self::topic(topic, report);
+    }
+    for group in &cluster.groups {
+        members(group, report);
+        progress(group, report);
+    }
+}
+
+fn topic(topic: &Topic, report: &mut Report) {
+    let place = format!("topic `{}`", topic.name);
+    if let Some(problem) = &topic.problem {
+        return report.error("topic.exists", place, problem.as_str(), "");
+    }
+    report.ok("topic.exists", place.as_str(), format!("{} partition(s)", topic.partitions.len()));
+    match &topic.settings {
+        Ok(settings) => {
+            let setting = |name: &str| settings.get(name).map(String::as_str);
+            replicas(&place, topic, setting("min.insync.replicas").and_then(|value| value.parse().ok()), report);
+            cleanup(
+                &place,
+                setting("cleanup.policy"),
+                setting("retention.ms"),
+                setting("message.timestamp.type"),
+                report,
+            );
+        }
+        Err(why) => {
+            replicas(&place, topic, None, report);
+            let what = format!("its settings cannot be read: {why}");
+            report.warning(
+                "topic.settings",
+                place.as_str(),
+                what,
+                "allow DescribeConfigs on the topic, so that they can be checked",
+            );
+        }
+    }
+    if topic.ahead > 0 {
+        let what =
+            format!("{} partition(s) have messages dated more than 5 min ahead of this machine's clock", topic.ahead);
+        let advice = "synchronise clocks (NTP): of producers, or of brokers with `message.timestamp.type=LogAppendTime`; \
+             retention counts from these dates";
+        report.warning("topic.clock", place, what, advice);
+    }
+}
+
+fn replicas(place: &str, topic: &Topic, least: Option<usize>, report: &mut Report) {
+    let leaderless = topic.partitions.iter().filter(|it| !it.led).count();
+    if leaderless > 0 {
+        let what = format!("{leaderless} partition(s) have no leader: nothing of them is read or written");
+        report.error("topic.partitions", place, what, "bring the brokers back that have them");
+    }
+    let few = topic.partitions.iter().filter(|it| least.is_some_and(|least| it.in_sync < least)).count();
+    if few > 0 {
+        let what = format!(
+            "{few} partition(s) have fewer replicas in sync than `min.insync.replicas`: nothing can be written to them"
+        );
+        report.error("topic.replicas", place, what, "bring the brokers back that have the others");
+    }
+    let copies = topic.partitions.iter().map(|it| it.all).min().unwrap_or(0);
+    if copies < 2 {
+        let what = "one replica: a broker that is lost takes messages with it";
+        report.warning("topic.replicas", place, what, "give it a replication factor of 3 and `min.insync.replicas=2`");
+    } else if least.is_some_and(|least| least < 2) {
+        let what = "`min.insync.replicas` is 1: a message that one broker has counts as sent, and is lost with it";
+        report.warning("topic.replicas", place, what, "set it to 2");
+    } else if few == 0 {
+        report.ok("topic.replicas", place, format!("{copies} replicas"));
+    }
+}
+
+fn cleanup(place: &str, policy: Option<&str>, retention: Option<&str>, dates: Option<&str>, report: &mut Report) {
+    if policy.is_some_and(|policy| policy.contains("compact")) {
+        let what = "it is compacted: of several messages of one Kafka message key all but the last may be gone before they are read";
+        report.warning("topic.cleanup", place, what, "`cleanup.policy=delete` for a topic of jobs");
+        return;
+    }
+    let kept = match retention.and_then(|retention| retention.parse::<i64>().ok()) {
+        Some(-1) => "messages are kept for ever".to_owned(),
+        Some(millis) => format!("messages are kept for {} h", millis / 3_600_000),
+        None => "how long messages are kept is not said".to_owned(),
+    };
+    let dates = dates.map(|dates| format!(", dated by {dates}")).unwrap_or_default();
+    report.ok("topic.cleanup", place, format!("{kept}{dates}"));
+}
+
+fn members(group: &Group, report: &mut Report) {
+    let place = format!("group `{}`", group.name);
+    match &group.members {
+        Ok((state, 0)) => {
+            let what = format!("it has no members (state {state})");
+            report.warning(
+                "group.members",
+                place,
+                what,
+                "start a worker; if one runs, `KAFKA_GROUP_ID` or the brokers are not its own",
+            );
+        }
+        Ok((state, members)) if state == "Stable" => {
+            report.ok("group.members", place, format!("{members} member(s)"));
+        }
+        Ok((state, members)) => {
+            let what = format!("{members} member(s), and a rebalance is going on (state {state})");
+            report.warning(
+                "group.members",
+                place,
+                what,
+                "look again in a minute: members that come and go, or do not poll, keep it going",
+            );
+        }
+        Err(why) => report.warning(
+            "group.members",
+            place,
+            format!("its members cannot be read: {why}"),
+            "allow Describe on the group; the embedded broker cannot say",
+        ),
+    }
+}
+
+fn progress(group: &Group, report: &mut Report) {
+    let place = format!("group `{}`", group.name);
+    let progress = match &group.progress {
+        Ok(progress) => progress,
+        Err(why) => return report.error("group.progress", place, why.as_str(), "allow Read on the group"),
+    };
+    let before = report.0.len();
+    for it in progress {
+        partition(&place, it, report);
+    }
+    let lag: i64 = progress.iter().map(Progress::lag).sum();
+    if report.0.len() == before {
+        report.ok(
+            "group.progress",
+            place,
+            format!("{lag} message(s) of {} partition(s) are still to be read", progress.len()),
+        );
+    }
+}
+
+fn partition(place: &str, it: &Progress, report: &mut Report) {
+    let Progress { topic, partition, committed, start, end } = it;
+    let place = format!("{place}, topic `{topic}`, partition {partition}");
+    match committed {
+        Some(committed) if committed > end => {
+            let what = format!(
+                "its committed offset is {committed}, and the log ends at {end}: the topic was made anew, or is another cluster's"
+            );
+            report.error("group.progress", place, what, "stop the workers, and give the new topic a new group");
+        }
+        Some(committed) if committed < start => {
+            let lost = start - committed;
+            let what = format!(
+                "{lost} message(s) were deleted before they were read (next offset {committed}, the log starts at {start})"
+            );
+            let advice = "workers stop there: set the group's offset to the log's start to accept the loss, and raise the topic's retention";
+            report.error("group.progress", place, what, advice);
+        }
+        _ if it.lag() > LAG => {
+            let what = format!("{} message(s) are still to be read", it.lag());
+            report.warning("group.progress", place, what, "see whether they become fewer: `idempotent-jobs status`");
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,160 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::kafka::Cluster;
+use crate::kafka::{Group, Progress, Replicas, Topic};
+use crate::store::{Count, Database, RecordedJob, Tables};
+
+fn database() -> Database {
+    let settings = [
+        ("default_transaction_isolation", "read committed"),
+        ("synchronous_commit", "on"),
+        ("fsync", "on"),
+        ("full_page_writes", "on"),
+        ("default_transaction_read_only", "off"),
+        ("in_recovery", "off"),
+    ];
+    let job = RecordedJob { name: "charge".into(), group: "g".into(), topic: "orders".into() };
+    Database {
+        place: "PostgreSQL at here".into(),
+        version: "18.1".into(),
+        too_old: false,
+        settings: settings.map(|(name, value)| (name, value.to_owned())).into(),
+        pooled: false,
+        skew: Some(3),
+        tables: Tables::Current(3),
+        contents: Some(Contents { jobs: vec![job], relays: 1, ..Contents::default() }),
+    }
+}
+
+fn contents(database: &mut Database) -> &mut Contents {
+    database.contents.as_mut().expect("it has contents")
+}
+
+/// The checks that found fault with it.
+fn faults(database: &Database) -> Vec<(&'static str, Severity)> {
+    let mut report = Report::default();
+    database::judge(database, &mut report);
+    wrong(report)
+}
+
+fn wrong(report: Report) -> Vec<(&'static str, Severity)> {
+    let wrong: Vec<_> = report.0.into_iter().filter(|finding| finding.severity > Severity::Ok).collect();
+    assert!(wrong.iter().all(|it| !it.what.is_empty() && !it.place.is_empty()), "{wrong:?}");
+    wrong.into_iter().map(|finding| (finding.check, finding.severity)).collect()
+}
+
+#[test]
+fn a_database_as_it_should_be_has_no_fault() {
+    assert_eq!(faults(&database()), []);
+}
+
+#[test]
+fn each_fault_of_a_database_has_its_check() {
+    use Severity::{Error, Warning};
+    let old = Count { rows: 7, oldest: Some(Duration::from_secs(3_600)) };
+    let set = |name: &'static str, value: &'static str| {
+        move |it: &mut Database| {
+            it.settings.iter_mut().filter(|(known, _)| *known == name).for_each(|s| s.1 = value.into())
+        }
+    };
+    type Harm = Box<dyn Fn(&mut Database)>;
+    let cases: Vec<(Harm, &str, Severity)> = vec![
+        (Box::new(|it| it.pooled = true), "database.pooled", Error),
+        (Box::new(|it| it.too_old = true), "database.version", Error),
+        (Box::new(set("in_recovery", "on")), "database.read_only", Error),
+        (Box::new(set("default_transaction_read_only", "on")), "database.read_only", Warning),
+        (Box::new(set("fsync", "off")), "database.durability", Error),
+        (Box::new(set("full_page_writes", "off")), "database.durability", Error),
+        (Box::new(set("synchronous_commit", "off")), "database.durability", Warning),
+        (Box::new(set("default_transaction_isolation", "serializable")), "database.isolation", Warning),
+        (Box::new(|it| it.skew = Some(-60_000)), "database.clock", Warning),
+        (Box::new(|it| it.tables = Tables::Absent), "tables.version", Warning),
+        (Box::new(|it| it.tables = Tables::Behind(vec![3])), "tables.version", Warning),
+        (Box::new(|it| it.tables = Tables::Foreign("newer".into())), "tables.version", Error),
+        (Box::new(|it| it.tables = Tables::Refused("denied".into())), "tables.version", Error),
+        (Box::new(|it| contents(it).unsound = Some("partitioned".into())), "tables.sound", Error),
+        (Box::new(|it| contents(it).indexes = vec!["outbox_ready".into()]), "tables.indexes", Error),
+        (Box::new(|it| contents(it).jobs.clear()), "jobs", Warning),
+        (Box::new(move |it| contents(it).outbox.ready = old), "outbox.backlog", Warning),
+        (Box::new(move |it| (contents(it).outbox.ready, contents(it).relays) = (old, 0)), "outbox.backlog", Error),
+        (Box::new(move |it| contents(it).outbox.set_aside = old), "outbox.set_aside", Warning),
+        (Box::new(move |it| contents(it).open = old), "dead_letters.open", Warning),
+        (Box::new(move |it| contents(it).requested = old), "dead_letters.requested", Warning),
+    ];
+    for (harm, check, severity) in cases {
+        let mut harmed = database();
+        harm(&mut harmed);
+        assert_eq!(faults(&harmed), [(check, severity)]);
+    }
+}
+
+fn topic() -> Topic {
+    let settings = [("min.insync.replicas", "2"), ("cleanup.policy", "delete"), ("retention.ms", "604800000")];
+    Topic {
+        name: "orders".into(),
+        problem: None,
+        partitions: vec![Replicas { led: true, all: 3, in_sync: 3 }; 2],
+        settings: Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+        ahead: 0,
+    }
+}
+
+fn group() -> Group {
+    let progress = Progress { topic: "orders".into(), partition: 0, committed: Some(5), start: 0, end: 9 };
+    Group { name: "g".into(), members: Ok(("Stable".into(), 2)), progress: Ok(vec![progress]) }
+}
+
+fn faults_of(topic: Topic, group: Group) -> Vec<(&'static str, Severity)> {
+    let mut report = Report::default();
+    let cluster = Cluster { brokers: 3, topics: vec![topic], groups: vec![group] };
+    brokers::judge(&cluster, "brokers here", &mut report);
+    wrong(report)
+}
+
+#[test]
+fn each_fault_of_a_topic_has_its_check() {
+    use Severity::{Error, Warning};
+    let setting = |it: &mut Topic, name: &str, value: &str| {
+        it.settings
+            .as_mut()
+            .map(|settings: &mut BTreeMap<_, _>| settings.insert(name.into(), value.into()))
+            .map(drop)
+            .unwrap();
+    };
+    type Harm<'a> = Box<dyn Fn(&mut Topic) + 'a>;
+    let cases: Vec<(Harm<'_>, &str, Severity)> = vec![
+        (Box::new(|it| it.problem = Some("not there".into())), "topic.exists", Error),
+        (Box::new(|it| it.partitions[1].led = false), "topic.partitions", Error),
+        (Box::new(|it| it.partitions[1].in_sync = 1), "topic.replicas", Error),
+        (Box::new(|it| it.partitions[1].all = 1), "topic.replicas", Warning),
+        (Box::new(|it| setting(it, "min.insync.replicas", "1")), "topic.replicas", Warning),
+        (Box::new(|it| setting(it, "cleanup.policy", "compact,delete")), "topic.cleanup", Warning),
+        (Box::new(|it| it.settings = Err("denied".into())), "topic.settings", Warning),
+        (Box::new(|it| it.ahead = 1), "topic.clock", Warning),
+    ];
+    assert_eq!(faults_of(topic(), group()), []);
+    for (harm, check, severity) in cases {
+        let mut harmed = topic();
+        harm(&mut harmed);
+        assert_eq!(faults_of(harmed, group()), [(check, severity)]);
+    }
+}
+
+#[test]
+fn each_fault_of_a_group_has_its_check() {
+    use Severity::{Error, Warning};
+    let at = |committed, start, end| Ok(vec![Progress { topic: "orders".into(), partition: 0, committed, start, end }]);
+    let cases = [
+        (Group { members: Ok(("Empty".into(), 0)), ..group() }, "group.members", Warning),
+        (Group { members: Ok(("PreparingRebalance".into(), 2)), ..group() }, "group.members", Warning),
+        (Group { members: Err("denied".into()), ..group() }, "group.members", Warning),
+        (Group { progress: Err("denied".into()), ..group() }, "group.progress", Error),
+        (Group { progress: at(Some(10), 0, 9), ..group() }, "group.progress", Error),
+        (Group { progress: at(Some(3), 5, 9), ..group() }, "group.progress", Error),
+        (Group { progress: at(None, 0, 20_000), ..group() }, "group.progress", Warning),
+    ];
+    for (group, check, severity) in cases {
+        assert_eq!(faults_of(topic(), group), [(check, severity)]);
+    }
+}

@@ -1,0 +1,278 @@
+//! What the brokers say of topics and groups. Nothing is written, and no group is joined.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::time::{Duration, Instant, SystemTime};
+
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::metadata::{Metadata, MetadataTopic};
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+
+use super::checks::{Ear, Reader, client, refusal, unreachable};
+use super::{Properties, Topics, after, native};
+
+/// Which groups read which topics.
+pub type Readers = BTreeMap<String, BTreeSet<String>>;
+
+/// A look at the brokers.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    /// Brokers that are alive.
+    pub brokers: usize,
+    /// The topics that were asked for.
+    pub topics: Vec<Topic>,
+    /// The groups that were asked for.
+    pub groups: Vec<Group>,
+}
+
+/// A topic.
+#[derive(Debug, Clone)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Why nothing else is known of it, and what to do.
+    pub problem: Option<String>,
+    /// Its partitions, from 0.
+    pub partitions: Vec<Replicas>,
+    /// Its settings, or why they cannot be read.
+    pub settings: Result<BTreeMap<String, String>, String>,
+    /// Partitions with messages that are dated more than five minutes ahead of this machine's clock.
+    pub ahead: usize,
+}
+
+/// Who has a partition.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Replicas {
+    /// Whether a broker leads it.
+    pub led: bool,
+    /// Brokers that are to have it.
+    pub all: usize,
+    /// Brokers that have all of it.
+    pub in_sync: usize,
+}
+
+/// A consumer group.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// How it stands, in the brokers' words, and its members, or why that is not known.
+    pub members: Result<(String, usize), String>,
+    /// How far it has read, or why that is not known.
+    pub progress: Result<Vec<Progress>, String>,
+}
+
+/// How far a group has read a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The topic.
+    pub topic: String,
+    /// The partition, from 0.
+    pub partition: i32,
+    /// Its committed offset, if it has one.
+    pub committed: Option<i64>,
+    /// The log's first offset.
+    pub start: i64,
+    /// The offset of the next message to come.
+    pub end: i64,
+}
+
+impl Progress {
+    /// Messages that are still to be read.
+    pub fn lag(&self) -> i64 {
+        (self.end - self.committed.unwrap_or(self.start).max(self.start)).max(0)
+    }
+}
+
+/// How long a group's coordinator may take to describe it. librdkafka's own broker never does.
+const MEMBERS: Duration = Duration::from_secs(3);
+
+/// A message so far ahead was dated by a clock that is wrong.
+const AHEAD: Duration = Duration::from_secs(300);
+
+/// Looks at the brokers for these groups and their topics, for up to `budget` and about half of that more.
+///
+/// # Errors
+/// One sentence for each problem, each saying what to do.
+pub async fn inspect(properties: &Properties, readers: Readers, budget: Duration) -> Result<Cluster, Vec<String>> {
+    let properties = properties.clone();
+    let (answer, answered) = oneshot::channel();
+    // A thread of its own and not one of the runtime's, which the program's end would wait for.
+    let asking = std::thread::Builder::new().name("idempotent-jobs-look".to_owned()).spawn(move || {
+        let _ = answer.send(look(&properties, &readers, budget));
+    });
+    let failed = |error: &dyn std::fmt::Display| Err(vec![format!("the brokers could not be asked: {error}")]);
+    match asking {
+        Ok(_) => answered.await.unwrap_or_else(|error| failed(&error)),
+        Err(error) => failed(&error),
+    }
+}
+
+fn look(properties: &Properties, readers: &Readers, budget: Duration) -> Result<Cluster, Vec<String>> {
+    let deadline = after(budget);
+    // Whoever looks at all groups has none of its own.
+    let properties = match properties.group_id() {
+        Some(_) => properties.clone(),
+        None => properties.clone().group("-"),
+    };
+    let mut config = properties.consumer()?;
+    config.remove("group.id");
+    let client = client(&config)?;
+    let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+    let metadata =
+        client.fetch_metadata(None, left()).map_err(|error| vec![unreachable(&properties, &client, &error)])?;
+    let names: BTreeSet<&String> = readers.values().flatten().collect();
+    let mut topics: Vec<Topic> = names.into_iter().map(|name| topic(&client, &metadata, name, left())).collect();
+    settings(&properties, &mut topics, left());
+    let known: Topics = topics
+        .iter()
+        .filter(|topic| topic.problem.is_none())
+        .map(|topic| (topic.name.clone(), i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX)))
+        .collect();
+    let ends = Ends::look(&client, &known, left());
+    for topic in &mut topics {
+        topic.ahead = ends.ahead.iter().filter(|name| **name == topic.name).count();
+    }
+    let group = |(name, read): (&String, &BTreeSet<String>)| {
+        let known = known.iter().filter(|(topic, _)| read.contains(*topic)).map(|(name, count)| (name.clone(), *count));
+        group(&properties, &client, name, &known.collect(), &ends, left())
+    };
+    let groups = readers.iter().map(group).collect();
+    Ok(Cluster { brokers: metadata.brokers().len(), topics, groups })
+}
+
+fn topic(client: &BaseConsumer<Ear>, all: &Metadata, name: &str, timeout: Duration) -> Topic {
+    let settings = Err("they were not asked for".to_owned());
+    let empty = Topic { name: name.to_owned(), problem: None, partitions: Vec::new(), settings, ahead: 0 };
+    let of = |found: &MetadataTopic| match found.error() {
+        Some(error) => Topic { problem: Some(refusal(name, error.into())), ..empty.clone() },
+        None => Topic { partitions: replicas(found), ..empty.clone() },
+    };
+    if let Some(found) = all.topics().iter().find(|found| found.name() == name) {
+        return of(found);
+    }
+    // One that may not be listed, or is not there.
+    match client.fetch_metadata(Some(name), timeout) {
+        Ok(own) => own.topics().first().map_or_else(|| empty.clone(), of),
+        Err(error) => Topic { problem: Some(format!("topic `{name}`: {error}")), ..empty },
+    }
+}
+
+fn replicas(topic: &MetadataTopic) -> Vec<Replicas> {
+    let mut partitions: Vec<_> = topic.partitions().iter().collect();
+    partitions.sort_by_key(|partition| partition.id());
+    partitions
+        .into_iter()
+        .map(|it| Replicas { led: it.leader() >= 0, all: it.replicas().len(), in_sync: it.isr().len() })
+        .collect()
+}
+
+/// Asks for the settings of all topics at once.
+fn settings(properties: &Properties, topics: &mut [Topic], timeout: Duration) {
+    let read = ask_for_settings(properties, topics, timeout);
+    for topic in topics {
+        topic.settings = match &read {
+            Ok(all) => all.get(&topic.name).cloned().unwrap_or_else(|| Err("the brokers do not say".to_owned())),
+            Err(why) => Err(why.clone()),
+        };
+    }
+}
+
+type Settings = BTreeMap<String, Result<BTreeMap<String, String>, String>>;
+
+fn ask_for_settings(properties: &Properties, topics: &[Topic], timeout: Duration) -> Result<Settings, String> {
+    let names: Vec<&str> = topics.iter().filter(|it| it.problem.is_none()).map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(Settings::new());
+    }
+    let config = properties.relay(None).map_err(|problems| problems.join("; "))?;
+    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let wanted: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
+    let options = AdminOptions::new().request_timeout(Some(timeout));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    let answers = runtime.block_on(admin.describe_configs(&wanted, &options)).map_err(|error| error.to_string())?;
+    let read = names.into_iter().zip(answers).map(|(name, answer)| {
+        let settings = answer.map_err(|code| code.to_string()).map(|resource| {
+            let entries = resource.entries.into_iter().filter(|entry| !entry.is_sensitive);
+            entries.filter_map(|entry| Some((entry.name, entry.value?))).collect()
+        });
+        (name.to_owned(), settings)
+    });
+    Ok(read.collect())
+}
+
+/// Where the logs begin and end.
+#[derive(Default)]
+struct Ends {
+    spans: BTreeMap<(String, i32), (i64, i64)>,
+    /// The topic of each partition with a message of the future.
+    ahead: Vec<String>,
+}
+
+impl Ends {
+    fn look(client: &BaseConsumer<Ear>, topics: &Topics, timeout: Duration) -> Self {
+        let deadline = after(timeout);
+        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+        let mut ends = Self::default();
+        for (topic, count) in topics {
+            for number in 0..*count {
+                if let Ok(span) = client.fetch_watermarks(topic, number, left()) {
+                    ends.spans.insert((topic.clone(), number), span);
+                }
+            }
+        }
+        ends.ahead = ahead(client, topics, left()).unwrap_or_default();
+        ends
+    }
+}
+
+/// The topic of each partition that has a message of the future.
+fn ahead(client: &BaseConsumer<Ear>, topics: &Topics, timeout: Duration) -> Result<Vec<String>, KafkaError> {
+    let future = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + AHEAD;
+    let future = Offset::Offset(i64::try_from(future.as_millis()).unwrap_or(i64::MAX));
+    let mut wanted = TopicPartitionList::new();
+    for (topic, count) in topics {
+        (0..*count).for_each(|number| _ = wanted.add_partition(topic, number));
+    }
+    if wanted.count() == 0 {
+        return Ok(Vec::new());
+    }
+    wanted.set_all_offsets(future)?;
+    let found = client.offsets_for_times(wanted, timeout)?;
+    let there =
+        found.elements().into_iter().filter(|it| it.error().is_ok() && matches!(it.offset(), Offset::Offset(_)));
+    Ok(there.map(|element| element.topic().to_owned()).collect())
+}
+
+fn group(
+    properties: &Properties,
+    client: &BaseConsumer<Ear>,
+    name: &str,
+    topics: &Topics,
+    ends: &Ends,
+    timeout: Duration,
+) -> Group {
+    let members = members(client, name, timeout);
+    let committed = Reader::open(&properties.clone().group(name)).and_then(|reader| reader.committed(topics, timeout));
+    let progress = committed.map_err(|problems| problems.join("; ")).map(|committed| {
+        let read = ends.spans.iter().filter(|((topic, _), _)| topics.contains_key(topic));
+        read.map(|((topic, partition), (start, end))| Progress {
+            topic: topic.clone(),
+            partition: *partition,
+            committed: committed.get(&(topic.clone(), *partition)).copied(),
+            start: *start,
+            end: *end,
+        })
+        .collect()
+    });
+    Group { name: name.to_owned(), members, progress }
+}
+
+fn members(client: &BaseConsumer<Ear>, name: &str, timeout: Duration) -> Result<(String, usize), String> {
+    let name = CString::new(name).map_err(|error| error.to_string())?;
+    native::members(client.client().native_ptr(), &name, timeout.min(MEMBERS))
+}
