@@ -33,6 +33,11 @@ impl Offsets {
         Self { recorded: Some(recorded), ..Self::default() }
     }
 
+    /// The same, and Kafka does not know that.
+    pub fn uncommitted_at(recorded: i64) -> Self {
+        Self { watermark: Some(recorded), ..Self::recorded_at(recorded) }
+    }
+
     /// Of a position that went back. What the database says stands.
     pub fn begun_again(&self) -> Self {
         Self { recorded: self.recorded, ..Self::default() }
@@ -46,8 +51,8 @@ impl Offsets {
         if self.watermark.is_none() {
             self.watermark = Some(offset);
             self.confirmed = Some(offset);
-            self.start = Some(offset);
         }
+        self.start.get_or_insert(offset);
         self.open.push_back((offset, false));
         Arrival::New
     }
@@ -207,6 +212,19 @@ mod tests {
         assert_eq!(offsets.accept(6), Arrival::Known);
         assert_eq!(offsets.accept(5), Arrival::Back);
         assert_eq!(offsets.accept(0), Arrival::Back);
+    }
+
+    #[test]
+    fn what_kafka_does_not_know_is_committed_before_anything_is_read() {
+        let mut offsets = Offsets::uncommitted_at(10);
+        assert_eq!((offsets.to_commit(), offsets.to_record(), offsets.start()), (Some(10), None, None));
+        assert_eq!(offsets.accept(12), Arrival::New);
+        assert_eq!((offsets.to_commit(), offsets.start()), (Some(10), Some(12)));
+        offsets.confirm(10);
+        assert_eq!(offsets.to_commit(), None);
+        offsets.settle(12);
+        offsets.record(13);
+        assert_eq!(offsets.to_commit(), Some(13));
     }
 
     proptest! {

@@ -61,7 +61,7 @@ struct State {
 }
 
 enum Answer {
-    Begin { start: Start, recorded: i64 },
+    Begin { start: Start, recorded: i64, is_committed: bool },
     Refused(String),
 }
 
@@ -181,9 +181,13 @@ impl<S: Store> Engine<S> {
         let epoch = self.lanes().epoch(partition)?;
         let mut state = self.watermarks.state();
         match state.answered.remove(partition).filter(|(of, _)| *of == epoch) {
-            Some((_, Answer::Begin { start, recorded })) => {
+            Some((_, Answer::Begin { start, recorded, is_committed })) => {
                 drop(state);
-                self.lanes().assign_at(partition, recorded);
+                if is_committed {
+                    self.lanes().assign_at(partition, recorded);
+                } else {
+                    self.lanes().assign_uncommitted(partition, recorded);
+                }
                 Some(Ok(start))
             }
             Some((_, Answer::Refused(why))) => Some(Err(why)),
@@ -249,10 +253,11 @@ impl<S: Store> Engine<S> {
             if let Some(finding) = &decision.finding {
                 tell(&facts.partition, finding);
             }
+            let is_committed = !matches!(decision.finding, Some(Finding::OffsetMissing { .. }));
             let mark = history::mark(&decision.row, &known.lineage).into();
             let start = Start { offset: decision.start, mark };
             self.watermarks.state().ids.insert(facts.partition.clone(), decision.row.topic_id.clone());
-            self.answer(&facts.partition, epoch, Answer::Begin { start, recorded: decision.row.offset });
+            self.answer(&facts.partition, epoch, Answer::Begin { start, recorded: decision.row.offset, is_committed });
         }
         if again {
             self.watermarks.bell.notify_one();

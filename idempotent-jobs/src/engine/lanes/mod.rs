@@ -144,6 +144,11 @@ impl<P: Default> Lanes<P> {
         self.begin(partition, Offsets::recorded_at(recorded));
     }
 
+    /// The same, and Kafka does not know it: that is the first thing to commit.
+    pub fn assign_uncommitted(&mut self, partition: &Partition, recorded: i64) {
+        self.begin(partition, Offsets::uncommitted_at(recorded));
+    }
+
     fn begin(&mut self, partition: &Partition, offsets: Offsets) {
         self.forget(partition);
         self.epochs += 1;
