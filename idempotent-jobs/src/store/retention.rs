@@ -42,8 +42,6 @@ pub struct Purge {
 pub struct Walk {
     /// Where the next step begins, as the database has it.
     pub(super) at: Place,
-    /// Whether the table of watermarks is there, which a purge has to tell how far it went.
-    pub(super) watermarks: bool,
 }
 
 /// See [`Walk`].

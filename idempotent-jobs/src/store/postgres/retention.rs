@@ -83,7 +83,6 @@ SELECT topic, min(least(died, greatest(coalesce(\"timestamp\", 0), died - $3))):
     FROM idempotent_jobs.dead_letters WHERE key IS NULL AND state NOT IN ('redriven', 'skipped') \
     AND \"group\" = $1 AND topic = ANY ($2)) AS l GROUP BY topic";
 
-const ATTEMPTS: &str = "SELECT to_regclass('idempotent_jobs.attempts') IS NOT NULL";
 const WAITING: &str = "SELECT DISTINCT topic FROM idempotent_jobs.attempts WHERE \"group\" = $1 AND topic = ANY ($2)";
 
 /// Two halves of an advisory lock's number: "idem", and 2 for purging. The session holds it for a whole sweep, each step
@@ -97,8 +96,7 @@ SELECT EXISTS (SELECT FROM idempotent_jobs.sweeps WHERE \"group\" = $1 \
     AND swept_at > pg_catalog.now() - make_interval(secs => $2) AND swept_at <= pg_catalog.now())";
 
 const EXTENT: &str = "\
-SELECT (pg_relation_size('idempotent_jobs.processed') / current_setting('block_size')::bigint)::bigint, \
-    to_regclass('idempotent_jobs.watermarks') IS NOT NULL";
+SELECT (pg_relation_size('idempotent_jobs.processed') / current_setting('block_size')::bigint)::bigint";
 
 const SWEPT: &str = "\
 INSERT INTO idempotent_jobs.sweeps (\"group\", swept_at) VALUES ($1, pg_catalog.now()) \
@@ -161,10 +159,7 @@ impl RetentionStore for PostgresRetention {
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {
         let asking = async |conn: &mut PgConnection| {
-            if !sqlx::query_scalar(ATTEMPTS).fetch_one(&mut *conn).await? {
-                return Ok(topics.to_vec());
-            }
-            sqlx::query_scalar(WAITING).bind(group).bind(topics).fetch_all(conn).await
+            sqlx::query_scalar::<_, String>(WAITING).bind(group).bind(topics).fetch_all(conn).await
         };
         Ok(self.run("looking for messages that wait", asking).await?.into_iter().collect())
     }
@@ -178,8 +173,8 @@ impl RetentionStore for PostgresRetention {
                 sqlx::query(UNLOCK).execute(conn).await?;
                 return Ok(Begun::Rested);
             }
-            let (pages, watermarks) = sqlx::query_as(EXTENT).fetch_one(conn).await?;
-            Ok(Begun::Walk(Walk { at: Place::Page(0, pages), watermarks }))
+            let pages = sqlx::query_scalar(EXTENT).fetch_one(conn).await?;
+            Ok(Begun::Walk(Walk { at: Place::Page(0, pages) }))
         };
         self.run("beginning to purge", begin).await
     }
@@ -188,8 +183,7 @@ impl RetentionStore for PostgresRetention {
         let Place::Page(from, end) = walk.at else { return Ok(None) };
         let to = end.min(from.saturating_add(PAGES));
         let pages = [format!("({from},0)"), format!("({to},0)")];
-        let watermarks = walk.watermarks;
-        let done = self.run(PURGING, async |conn: &mut PgConnection| step(conn, &pages, watermarks, purge).await).await;
+        let done = self.run(PURGING, async |conn: &mut PgConnection| step(conn, &pages, purge).await).await;
         let done = match done {
             Ok(None) => return Ok(None),
             Ok(Some(done)) => done,
@@ -212,19 +206,14 @@ impl RetentionStore for PostgresRetention {
 
 const PURGING: &str = "purging old keys";
 
-async fn step(
-    conn: &mut PgConnection,
-    pages: &[String; 2],
-    watermarks: bool,
-    purge: &Purge,
-) -> Result<Option<Step>, Error> {
+async fn step(conn: &mut PgConnection, pages: &[String; 2], purge: &Purge) -> Result<Option<Step>, Error> {
     let mut tx = conn.begin_with(BEGIN).await?;
     if !sqlx::query_scalar(LOCK_STEP).fetch_one(&mut *tx).await? {
         tx.rollback().await?;
         return Ok(None);
     }
     let purged = delete(&mut tx, pages, purge).await?;
-    if watermarks && !purged.is_empty() {
+    if !purged.is_empty() {
         raise_purged_to(&mut tx, &purge.group, &purged).await?;
     }
     let [from, to] = pages;

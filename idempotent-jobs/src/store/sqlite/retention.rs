@@ -78,13 +78,8 @@ SELECT EXISTS (SELECT 1 FROM main.idempotent_jobs_sweeps WHERE \"group\" = $1 \
     AND swept_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || $2 || ' seconds') \
     AND swept_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))";
 
-const ATTEMPTS: &str =
-    "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'idempotent_jobs_attempts')";
 const WAITING: &str = "SELECT DISTINCT topic FROM main.idempotent_jobs_attempts \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
-
-const WATERMARKS: &str =
-    "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'idempotent_jobs_watermarks')";
 
 const SWEPT: &str = "\
 INSERT INTO main.idempotent_jobs_sweeps (\"group\", swept_at) VALUES ($1, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) \
@@ -135,7 +130,7 @@ const OLDEST: &str = concat!(
 );
 
 const RAISE: &str = "\
-UPDATE main.idempotent_jobs_watermarks SET purged_to = max(coalesce(purged_to, $4), $4) \
+UPDATE main.idempotent_jobs_watermarks SET purged_to = max(purged_to, $4) \
 WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3";
 
 #[async_trait]
@@ -168,10 +163,7 @@ impl RetentionStore for SqliteRetention {
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {
         let wanted = json(topics);
         let asking = async |conn: &mut SqliteConnection| {
-            if !sqlx::query_scalar(ATTEMPTS).fetch_one(&mut *conn).await? {
-                return Ok(topics.to_vec());
-            }
-            sqlx::query_scalar(WAITING).bind(group).bind(wanted).fetch_all(conn).await
+            sqlx::query_scalar::<_, String>(WAITING).bind(group).bind(wanted).fetch_all(conn).await
         };
         Ok(self.run("looking for messages that wait", asking).await?.into_iter().collect())
     }
@@ -183,8 +175,7 @@ impl RetentionStore for SqliteRetention {
             if sqlx::query_scalar(RESTED).bind(group).bind(rest.as_secs_f64()).fetch_one(&mut *conn).await? {
                 return Ok(Begun::Rested);
             }
-            let watermarks = sqlx::query_scalar(WATERMARKS).fetch_one(conn).await?;
-            Ok(Begun::Walk(Walk { at: Place::Key(String::new(), String::new()), watermarks }))
+            Ok(Begun::Walk(Walk { at: Place::Key(String::new(), String::new()) }))
         };
         self.run("beginning to purge", begin).await
     }
@@ -193,11 +184,10 @@ impl RetentionStore for SqliteRetention {
         let Place::Key(job, key) = &walk.at else { return Ok(None) };
         let bounds: Vec<_> = purge.bounds.iter().map(|b| (&b.topic, b.partition, b.below, millis(b.before))).collect();
         let bounds = json(&bounds);
-        let watermarks = walk.watermarks;
         let step = async |conn: &mut SqliteConnection| {
             let up_to = sqlx::query_as(UP_TO).bind(job).bind(key).bind(ROWS - 1).fetch_optional(&mut *conn).await?;
             let part = Part { from: (job, key), up_to, group: &purge.group, bounds: &bounds };
-            let purged = if part.any(conn).await? { part.delete(conn, watermarks).await? } else { Vec::new() };
+            let purged = if part.any(conn).await? { part.delete(conn).await? } else { Vec::new() };
             let oldest = part.oldest(conn).await?;
             Ok((Step { purged, oldest, last: part.up_to.is_none() }, part.up_to))
         };
@@ -241,16 +231,14 @@ impl Part<'_> {
         Ok(oldest.map(instant))
     }
 
-    async fn delete(&self, conn: &mut SqliteConnection, watermarks: bool) -> Result<Vec<Purged>, Error> {
+    async fn delete(&self, conn: &mut SqliteConnection) -> Result<Vec<Purged>, Error> {
         use sqlx::Row as _;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await?;
         let rows = self.bind(sqlx::query(DELETE)).bind(self.bounds.to_owned()).fetch_all(&mut *tx).await?;
         let rows: Result<Vec<_>, Error> =
             rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect();
         let purged = added(rows?);
-        if watermarks {
-            raise_purged_to(&mut tx, self.group, &purged).await?;
-        }
+        raise_purged_to(&mut tx, self.group, &purged).await?;
         tx.commit().await?;
         Ok(purged)
     }
