@@ -44,6 +44,11 @@ fn ded_04_the_oldest_of_what_may_come_again_is_found() {
 }
 
 #[test]
+fn ded_04_what_the_database_does_not_know_as_settled_stays() {
+    purging::store::what_the_database_does_not_know_as_settled_stays(Kind::Sqlite);
+}
+
+#[test]
 fn ded_04_the_watermark_is_told_how_far_the_purge_went() {
     purging::store::the_watermark_is_told_how_far_the_purge_went(Kind::Sqlite);
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::Retention;
 use super::rule::problems;
 use super::terms::Terms;
-use crate::kafka::{self, Properties};
+use crate::kafka::{self, Properties, Stands};
 use crate::store::{Begun, Purge, RetentionStore, StoreError, open_retention};
 use crate::telemetry;
 
@@ -95,6 +95,8 @@ impl Cleaner {
         // The order is the invariant's.
         let unsent = self.store.unsent(&self.topics).await.map_err(told)?;
         let stands = kafka::stands(&self.properties, &self.topics, PATIENCE).await.map_err(joined)?;
+        let known = self.store.watermarks(&group, &self.topics).await.map_err(told)?;
+        let stands = known_here(stands, &known);
         self.terms.note(now, window, &unsent, &stands);
         let waiting = self.store.waiting(&group, &self.topics).await.map_err(told)?;
         let due = self.terms.due(&stands, &waiting);
@@ -117,6 +119,17 @@ impl Cleaner {
         let problems = problems(&self.retention, &keeping);
         if problems.is_empty() { Ok(()) } else { Err(joined(problems)) }
     }
+}
+
+/// What Kafka says of the group, as far as the database says the same: one that lost history reads it again, and no key
+/// of it may go before.
+fn known_here(mut stands: Stands, known: &BTreeMap<(String, i32), i64>) -> Stands {
+    for (place, stand) in &mut stands {
+        let said = stand.committed;
+        stand.committed = said.zip(known.get(place)).map(|(committed, known)| committed.min(*known));
+        stand.read &= stand.committed == said;
+    }
+    stands
 }
 
 fn joined(problems: Vec<String>) -> String {
@@ -186,5 +199,28 @@ fn tell(looked: Result<Look, String>) {
         }
         Ok(Look::Forever | Look::Others) => {}
         Err(error) => tracing::warn!(error, "no key is purged: tried again in a while"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::Stand;
+
+    /// A copy was put back: what Kafka says was done, it does not have.
+    #[test]
+    fn ded_04_what_the_database_lost_is_not_taken_for_read() {
+        let stand = |committed, read| Stand { start: 0, end: 100, committed, read };
+        let place = |number| ("orders".to_owned(), number);
+        let stands = Stands::from([
+            (place(0), stand(Some(90), true)),
+            (place(1), stand(Some(90), true)),
+            (place(2), stand(Some(90), true)),
+            (place(3), stand(None, false)),
+        ]);
+        let known = BTreeMap::from([(place(0), 90), (place(1), 40), (place(3), 40)]);
+        let known = known_here(stands, &known);
+        let of = |number| (known[&place(number)].committed, known[&place(number)].read);
+        assert_eq!([of(0), of(1), of(2), of(3)], [(Some(90), true), (Some(40), false), (None, false), (None, false)]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The invariant, and where it is kept: a row goes only if it is of the group, lies below the bounds of its
 //! partition (`Bound`, whose making is `retention`'s matter), no dead letter of its job and key may be run again, and
-//! its job is nobody else's. All of that is the condition of the one statement that deletes.
+//! its job is nobody else's, and the database itself says that its message is done: Kafka's word alone is worth nothing
+//! once a database has lost history. All of that is the condition of the one statement that deletes.
 //!
 //! Each step is one short transaction over a small part of the table. There is no index on time: every claim would pay
 //! for it. What a crash takes back of a purge is purged again.
@@ -109,6 +110,8 @@ pub trait RetentionStore: Send + Sync + 'static {
         topics: &[String],
         life: Duration,
     ) -> Result<BTreeMap<String, SystemTime>, StoreError>;
+    /// How far the group has settled the partitions of these topics in this very database.
+    async fn watermarks(&self, group: &str, topics: &[String]) -> Result<BTreeMap<(String, i32), i64>, StoreError>;
     /// Those of these topics of which the group may have messages in hand that wait for another attempt: all of them
     /// where nothing tells.
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError>;

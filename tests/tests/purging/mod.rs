@@ -77,8 +77,18 @@ impl Bed {
         wait_for(open_retention(self.database.url())).expect("the database answers")
     }
 
+    /// How far a group has settled a partition.
+    pub fn settled(&self, group: &str, topic: &str, partition: i32, offset: i64) {
+        self.database.run(&format!(
+            "INSERT INTO {} (\"group\", topic, \"partition\", began, \"offset\") \
+             VALUES ('{group}', '{topic}', {partition}, 0, {offset}) ON CONFLICT DO NOTHING",
+            table(&self.database, "watermarks"),
+        ));
+    }
+
     pub fn put(&self, row: Row<'_>) {
         let Row { job, key, state, group, topic, partition, offset, age } = row;
+        self.settled(group, topic, partition, 1_000_000);
         self.database.run(&format!(
             "INSERT INTO {} (job, key, state, fingerprint, scheme, \"group\", topic, \"partition\", \"offset\", processed_at) \
              VALUES ('{job}', '{key}', '{state}', {}, 'v1', '{group}', '{topic}', {partition}, {offset}, {})",
@@ -90,6 +100,7 @@ impl Bed {
 
     /// Many that may go, of one partition.
     pub fn put_many(&self, job: &str, rows: i64) {
+        self.settled(GROUP, "orders", 0, 1_000_000_000);
         let numbers = match self.database.kind {
             Kind::Sqlite => format!(
                 "(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"

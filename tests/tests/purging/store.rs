@@ -205,3 +205,13 @@ pub fn the_watermark_is_told_how_far_the_purge_went(kind: Kind) {
     };
     assert_eq!((of(0), of(1)), (42, 90), "never back");
 }
+
+/// DED-04: whatever Kafka says, what this database does not know as settled may come again.
+pub fn what_the_database_does_not_know_as_settled_stays(kind: Kind) {
+    let bed = Bed::new(kind);
+    bed.settled("billing", "orders", 0, 5);
+    bed.put(Row { offset: 4, ..row("done") });
+    bed.put(Row { offset: 5, ..row("lost") });
+    assert_eq!(bed.sweep(&purge()).purged, of_orders(1));
+    assert!(bed.has("lost") && !bed.has("done"));
+}

@@ -83,6 +83,8 @@ SELECT topic, min(least(died, greatest(coalesce(\"timestamp\", 0), died - $3))):
     FROM idempotent_jobs.dead_letters WHERE key IS NULL AND state NOT IN ('redriven', 'skipped') \
     AND \"group\" = $1 AND topic = ANY ($2)) AS l GROUP BY topic";
 
+const WATERMARKS: &str = "\
+SELECT topic, partition, \"offset\" FROM idempotent_jobs.watermarks WHERE \"group\" = $1 AND topic = ANY ($2)";
 const WAITING: &str = "SELECT DISTINCT topic FROM idempotent_jobs.attempts WHERE \"group\" = $1 AND topic = ANY ($2)";
 
 /// Two halves of an advisory lock's number: "idem", and 2 for purging. The session holds it for a whole sweep, each step
@@ -112,6 +114,8 @@ gone AS (DELETE FROM idempotent_jobs.processed AS p USING bounds AS b \
     WHERE p.ctid >= $5::text::tid AND p.ctid < $6::text::tid \
     AND p.\"group\" = $7 AND p.topic = b.topic AND p.partition = b.partition \
     AND p.\"offset\" < b.below AND p.processed_at < b.before \
+    AND EXISTS (SELECT FROM idempotent_jobs.watermarks AS w WHERE w.\"group\" = p.\"group\" AND w.topic = p.topic \
+        AND w.partition = p.partition AND p.\"offset\" < w.\"offset\") \
     AND p.job NOT IN (SELECT name FROM idempotent_jobs.jobs WHERE shared) \
     AND NOT EXISTS (SELECT FROM idempotent_jobs.dead_letters AS l \
         WHERE l.job = p.job AND l.key = p.key AND l.state <> 'redriven' OFFSET 0) \
@@ -124,11 +128,12 @@ WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND \"group\" = $3";
 
 /// In the order of all who write several: they wait for each other in one direction.
 const RAISE: &str = "\
-WITH held AS (SELECT w.ctid AS at, g.next FROM idempotent_jobs.watermarks AS w \
+WITH held AS MATERIALIZED (SELECT w.topic, w.partition, g.next FROM idempotent_jobs.watermarks AS w \
     JOIN unnest($2::text[], $3::integer[], $4::bigint[]) AS g (topic, partition, next) \
     ON g.topic = w.topic AND g.partition = w.partition WHERE w.\"group\" = $1 \
     ORDER BY w.topic, w.partition FOR UPDATE OF w) \
-UPDATE idempotent_jobs.watermarks AS w SET purged_to = greatest(w.purged_to, held.next) FROM held WHERE w.ctid = held.at";
+UPDATE idempotent_jobs.watermarks AS w SET purged_to = greatest(w.purged_to, held.next) FROM held \
+WHERE w.\"group\" = $1 AND w.topic = held.topic AND w.partition = held.partition";
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
@@ -155,6 +160,14 @@ impl RetentionStore for PostgresRetention {
             sqlx::query_as(UNKEYED).bind(group).bind(topics).bind(life).fetch_all(conn).await
         };
         Ok(times(self.run("looking for dead letters without a key", asking).await?))
+    }
+
+    async fn watermarks(&self, group: &str, topics: &[String]) -> Result<BTreeMap<(String, i32), i64>, StoreError> {
+        let asking = async |conn: &mut PgConnection| {
+            sqlx::query_as::<_, (String, i32, i64)>(WATERMARKS).bind(group).bind(topics).fetch_all(conn).await
+        };
+        let rows = self.run("reading watermarks", asking).await?;
+        Ok(rows.into_iter().map(|(topic, partition, offset)| ((topic, partition), offset)).collect())
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {

@@ -78,6 +78,8 @@ SELECT EXISTS (SELECT 1 FROM main.idempotent_jobs_sweeps WHERE \"group\" = $1 \
     AND swept_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || $2 || ' seconds') \
     AND swept_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))";
 
+const WATERMARKS: &str = "SELECT topic, \"partition\", \"offset\" FROM main.idempotent_jobs_watermarks \
+    WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
 const WAITING: &str = "SELECT DISTINCT topic FROM main.idempotent_jobs_attempts \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
 
@@ -96,6 +98,8 @@ macro_rules! going {
         "(job, key) > ($1, $2) AND ($3 IS NULL OR (job, key) <= ($3, $4)) AND \"group\" = $5 \
          AND EXISTS (SELECT 1 FROM bounds AS b WHERE b.topic = p.topic AND b.\"partition\" = p.\"partition\" \
              AND p.\"offset\" < b.below AND p.processed_at < b.before) \
+         AND EXISTS (SELECT 1 FROM main.idempotent_jobs_watermarks AS w WHERE w.\"group\" = p.\"group\" AND w.topic = p.topic \
+             AND w.\"partition\" = p.\"partition\" AND p.\"offset\" < w.\"offset\") \
          AND job NOT IN (SELECT name FROM main.idempotent_jobs_jobs WHERE shared) \
          AND NOT EXISTS (SELECT 1 FROM main.idempotent_jobs_dead_letters AS l \
              WHERE l.job = p.job AND l.key = p.key AND l.key IS NOT NULL AND l.state <> 'redriven')"
@@ -158,6 +162,15 @@ impl RetentionStore for SqliteRetention {
             sqlx::query_as(UNKEYED).bind(group).bind(topics).bind(life).fetch_all(conn).await
         };
         Ok(times(self.run("looking for dead letters without a key", asking).await?))
+    }
+
+    async fn watermarks(&self, group: &str, topics: &[String]) -> Result<BTreeMap<(String, i32), i64>, StoreError> {
+        let topics = json(topics);
+        let asking = async |conn: &mut SqliteConnection| {
+            sqlx::query_as::<_, (String, i32, i64)>(WATERMARKS).bind(group).bind(topics).fetch_all(conn).await
+        };
+        let rows = self.run("reading watermarks", asking).await?;
+        Ok(rows.into_iter().map(|(topic, partition, offset)| ((topic, partition), offset)).collect())
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {
