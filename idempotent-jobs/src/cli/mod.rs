@@ -152,7 +152,7 @@ fn database_url() -> Result<String, Trouble> {
 async fn current(url: &str) -> Result<(), Trouble> {
     let standing = store::standing(url).await;
     let failed = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
-    tables(&standing.map_err(failed)?).map(drop).map_err(Trouble::Asked)
+    tables(&standing.map_err(failed)?).map(drop).map_err(|why| Trouble::Asked(format!("the database: {why}")))
 }
 
 /// The version of the tables, if it is this tool's; otherwise what is so, and what to do.
@@ -160,7 +160,7 @@ fn tables(tables: &Tables) -> Result<i32, String> {
     match tables {
         Tables::Current(version) => Ok(*version),
         Tables::Absent => {
-            Err("the database has no tables of idempotent-jobs: the first worker that starts on it makes them. If one \
+            Err("there are no tables of idempotent-jobs in it: the first worker that starts on it makes them. If one \
              did, `DATABASE_URL` names another database than the workers have"
                 .to_owned())
         }
@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(tables(&Tables::Current(7)), Ok(7));
         let older = tables(&Tables::Behind(vec![4, 5, 6, 7])).unwrap_err();
         assert!(older.contains("of version 3, and this tool is for version 7"), "{older}");
-        assert!(tables(&Tables::Absent).unwrap_err().contains("no tables of idempotent-jobs"));
+        assert!(tables(&Tables::Absent).unwrap_err().contains("there are no tables of idempotent-jobs"));
     }
 }

@@ -99,6 +99,13 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
         }
         Command::Replay(args) => {
             let done = outbox.replay(&args.topic, &args.key).await?;
+            if done == 0 && !args.json {
+                writeln!(
+                    out,
+                    "no such record is kept: relays keep what they sent for as long as `relay_keep_sent` says"
+                )?;
+                return Ok(End::Partly);
+            }
             tell(done, "to be sent once more", args.json, true, out)
         }
     }

@@ -35,12 +35,15 @@ DONE/S    messages a second whose offset was committed between two looks
 COMING/S  messages a second that were written to the topic meanwhile
 EMPTY IN  when the lag is gone, should both go on so
 
-A lane is the messages of one Kafka message key; where a job says `on_exhausted = park`, its later ones wait behind
-one that died, and are listed as parked.
+A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.
 
-Exit codes: 0, all was seen; 1, the brokers were not; 2, the database was not, or has no tables of this version.
+A lane is the messages of one Kafka message key. Where a job says `on_exhausted = park`, its later ones are parked
+behind one that died: `idempotent-jobs dead-letters parked`.
 
-A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.";
+Exit codes:
+  0  all was looked at
+  1  the brokers were not reached
+  2  the database was not reached, or its tables are missing or of another version";
 
 /// How long the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -170,6 +173,9 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
         };
         writeln!(out, "group {}: {members}", clean(&group.name))?;
         match &group.progress {
+            Ok(progress) if progress.is_empty() => {
+                writeln!(out, "no topic: what it reads is known from the jobs that ran on the database")?
+            }
             Ok(progress) => {
                 let passed = now.at.duration_since(before.at);
                 let rows: Vec<_> = rows(same(before, group), progress, passed).into_iter().map(cells).collect();
@@ -216,7 +222,7 @@ fn tell_contents(now: &Sample, contents: &Contents, out: Out<'_>) -> Result<(), 
     )?;
     writeln!(out, "dead letters: {} open, {} to be run again", told(contents.open), told(contents.requested))?;
     tell_lanes(&contents.lanes, out)?;
-    writeln!(out, "failed and tried again: {}", told(contents.attempts))?;
+    writeln!(out, "messages that failed and are tried again: {}", told(contents.attempts))?;
     for owners in &contents.owners {
         tell_owners(now, owners, out)?;
     }
@@ -230,8 +236,8 @@ fn tell_lanes(lanes: &Lanes, out: Out<'_>) -> Result<(), Trouble> {
     if lanes.all.rows == 0 {
         return Ok(writeln!(out, "parked: 0")?);
     }
-    let full = if lanes.full > 0 { format!(", {} of them FULL", lanes.full) } else { String::new() };
-    writeln!(out, "parked: {} message(s) in {} lane(s){full}", lanes.waiting, told(lanes.all))?;
+    let full = if lanes.full > 0 { format!("; FULL: {}", lanes.full) } else { String::new() };
+    writeln!(out, "parked: {} message(s) in {}{full}", lanes.waiting, counted(lanes.all, "lane(s)"))?;
     for lane in &lanes.first {
         let full = if lane.full_since.is_some() { ", FULL: its partition comes to stand still" } else { "" };
         let (job, topic) = (clean(&lane.job), clean(&lane.topic));
@@ -256,13 +262,10 @@ fn rests(now: &Sample, group: &str) -> Option<bool> {
 
 fn tell_owners(now: &Sample, owners: &Owners, out: Out<'_>) -> Result<(), Trouble> {
     let group = clean(&owners.group);
-    let partitions = told(owners.partitions);
+    let partitions = counted(owners.partitions, "partition(s)");
     match rests(now, &owners.group) {
-        Some(true) => writeln!(
-            out,
-            "group {group}: {partitions} partition(s) were left by processes that died, and nobody reads them"
-        )?,
-        _ => writeln!(out, "group {group}: {partitions} partition(s) have an owner")?,
+        Some(true) => writeln!(out, "group {group}: left by processes that died, and nobody reads them: {partitions}")?,
+        _ => writeln!(out, "group {group}: read by a process: {partitions}")?,
     }
     if owners.deadly > 0 {
         writeln!(
@@ -272,6 +275,12 @@ fn tell_owners(now: &Sample, owners: &Owners, out: Out<'_>) -> Result<(), Troubl
         )?;
     }
     Ok(())
+}
+
+/// As `3 lane(s), the oldest for 2h`.
+fn counted(count: Count, what: &str) -> String {
+    let oldest = count.oldest.map(|oldest| format!(", the oldest for {}", age(oldest))).unwrap_or_default();
+    format!("{}{} {what}{oldest}", count.rows, if count.rows >= MOST { "+" } else { "" })
 }
 
 fn told(count: Count) -> String {

@@ -13,9 +13,9 @@ BEHIND   the dead letter to decide on: the others wait for it
 WAITING  messages that wait behind it, each kept whole; FULL means that no more are taken in, and that the
          partition comes to stand still
 
-  idempotent-jobs dead-letters show 17           what is wrong with it
-  idempotent-jobs dead-letters redrive 17        when its cause is mended: it is run, and then the others, in order
-  idempotent-jobs dead-letters skip 17           it is not run, and the others are
+  idempotent-jobs dead-letters show 17               what is wrong with it
+  idempotent-jobs dead-letters redrive 17            its cause is mended: it is run, then the others, in order
+  idempotent-jobs dead-letters skip 17               it is not run, and the others are
   idempotent-jobs dead-letters list --state parked   the messages that wait";
 
 /// `parked`
