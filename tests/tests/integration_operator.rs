@@ -161,6 +161,7 @@ const COMMANDS: &[&str] = &[
     "dead-letters show",
     "dead-letters redrive",
     "dead-letters skip",
+    "dead-letters parked",
     "dead-letters export",
     "outbox",
     "outbox list",
@@ -179,4 +180,19 @@ fn the_status_shows_lag_members_and_what_waits() {
 #[test]
 fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
     operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Sqlite);
+}
+
+#[test]
+fn a_full_lane_is_shown_by_all_with_the_letter_to_decide_on() {
+    operating::parked::a_full_lane_is_shown_by_all_with_the_letter_to_decide_on(Kind::Sqlite);
+}
+
+#[test]
+fn tables_of_another_version_are_left_alone() {
+    operating::parked::tables_of_another_version_are_left_alone(Kind::Sqlite);
+}
+
+#[test]
+fn db_lost_history_is_found_before_and_noticed_after_a_worker_reads_it_again() {
+    operating::parked::lost_history_is_found_before_and_noticed_after_a_worker_reads_it_again(Kind::Sqlite);
 }

@@ -137,3 +137,23 @@ fn the_status_shows_lag_members_and_what_waits() {
 fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
     operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Postgres);
 }
+
+#[test]
+fn a_full_lane_is_shown_by_all_with_the_letter_to_decide_on() {
+    operating::parked::a_full_lane_is_shown_by_all_with_the_letter_to_decide_on(Kind::Postgres);
+}
+
+#[test]
+fn tables_of_another_version_are_left_alone() {
+    operating::parked::tables_of_another_version_are_left_alone(Kind::Postgres);
+}
+
+#[test]
+fn db_lost_history_is_found_before_and_noticed_after_a_worker_reads_it_again() {
+    operating::parked::lost_history_is_found_before_and_noticed_after_a_worker_reads_it_again(Kind::Postgres);
+}
+
+#[test]
+fn keys_that_are_missing_make_a_worker_not_ready() {
+    operating::parked::keys_that_are_missing_make_a_worker_not_ready(Kind::Postgres);
+}

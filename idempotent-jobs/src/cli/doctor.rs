@@ -51,7 +51,7 @@ fn tell(finding: &Finding, out: Out<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn object(finding: &Finding) -> serde_json::Value {
+pub(super) fn object(finding: &Finding) -> serde_json::Value {
     let Finding { severity, check, place, what, advice } = finding;
     json!({ "severity": severity.as_str(), "check": check, "place": place, "what": what, "advice": advice })
 }

@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::error::Error;
+use crate::store::{self, Tables};
 
 /// For whoever is on call: what became of the messages of `idempotent-jobs`, and what to do about it.
 #[derive(Parser)]
@@ -146,6 +147,36 @@ fn database_url() -> Result<String, Trouble> {
     std::env::var("DATABASE_URL").map_err(|_| Trouble::Asked(missing.to_owned()))
 }
 
+/// Refuses tables that are not of this tool's version: a library's connection would bring older ones up to date, under
+/// workers that do not know the newer ones.
+async fn current(url: &str) -> Result<(), Trouble> {
+    let standing = store::standing(url).await;
+    let failed = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
+    tables(&standing.map_err(failed)?).map(drop).map_err(|why| Trouble::Asked(format!("the database: {why}")))
+}
+
+/// The version of the tables, if it is this tool's; otherwise what is so, and what to do.
+fn tables(tables: &Tables) -> Result<i32, String> {
+    match tables {
+        Tables::Current(version) => Ok(*version),
+        Tables::Absent => {
+            Err("there are no tables of idempotent-jobs in it: the first worker that starts on it makes them. If one \
+             did, `DATABASE_URL` names another database than the workers have"
+                .to_owned())
+        }
+        Tables::Behind(missing) => {
+            let (first, last) =
+                (missing.iter().min().copied().unwrap_or(1), missing.iter().max().copied().unwrap_or(1));
+            Err(format!(
+                "the tables are of version {}, and this tool is for version {last}. It changes no tables under older workers: take \
+                 the tool of the workers' version; or start a worker of this version, which brings the tables up to date",
+                first - 1
+            ))
+        }
+        Tables::Foreign(why) | Tables::Refused(why) => Err(why.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -155,5 +186,13 @@ mod tests {
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn tables_of_another_version_are_refused_with_both_versions() {
+        assert_eq!(tables(&Tables::Current(7)), Ok(7));
+        let older = tables(&Tables::Behind(vec![4, 5, 6, 7])).unwrap_err();
+        assert!(older.contains("of version 3, and this tool is for version 7"), "{older}");
+        assert!(tables(&Tables::Absent).unwrap_err().contains("there are no tables of idempotent-jobs"));
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{End, Out, Trouble, database_url, text};
+use super::{End, Out, Trouble, current, database_url, text};
 use crate::outbox::{Outbox, SetAside};
 
 /// What to do with records of the outbox.
@@ -82,7 +82,9 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
             "what is discarded is gone: give the record's `--key`, or `--all` for all that were set aside of the topic";
         return Err(Trouble::Asked(words.to_owned()));
     }
-    let outbox = Outbox::connect(&database_url()?).await?;
+    let url = database_url()?;
+    current(&url).await?;
+    let outbox = Outbox::connect(&url).await?;
     match command {
         Command::List(args) => list(&args, &outbox, out).await,
         Command::Redrive(args) if args.dry_run => count(&args, &outbox, out).await,
@@ -97,6 +99,13 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
         }
         Command::Replay(args) => {
             let done = outbox.replay(&args.topic, &args.key).await?;
+            if done == 0 && !args.json {
+                writeln!(
+                    out,
+                    "no such record is kept: relays keep what they sent for as long as `relay_keep_sent` says"
+                )?;
+                return Ok(End::Partly);
+            }
             tell(done, "to be sent once more", args.json, true, out)
         }
     }

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::doctor::object as finding_object;
+use super::letters::lane_object;
 use super::text::{age, clean, millis, parse_age, table, utc};
-use super::{End, Out, Trouble, database_url};
-use crate::doctor::readers;
+use super::{End, Out, Trouble, database_url, tables};
+use crate::doctor::{Finding, Severity, judge_history, readers};
 use crate::kafka::{self, Cluster, Group, Progress, Properties};
-use crate::store::{self, Contents, Count, MOST};
+use crate::store::{self, Contents, Count, Database, Lanes, MOST, Owners};
 
 /// `status`
 #[derive(Args)]
@@ -33,7 +35,15 @@ DONE/S    messages a second whose offset was committed between two looks
 COMING/S  messages a second that were written to the topic meanwhile
 EMPTY IN  when the lag is gone, should both go on so
 
-A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.";
+A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.
+
+A lane is the messages of one Kafka message key. Where a job says `on_exhausted = park`, its later ones are parked
+behind one that died: `idempotent-jobs dead-letters parked`.
+
+Exit codes:
+  0  all was looked at
+  1  the brokers were not reached
+  2  the database was not reached, or its tables are missing or of another version";
 
 /// How long the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,8 +52,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Sample {
     at: Instant,
     time: SystemTime,
-    contents: Result<Option<Contents>, String>,
+    /// What is in the tables, or why that is not known.
+    contents: Result<Contents, String>,
     cluster: Result<Cluster, Vec<String>>,
+    /// What of the committed offsets and the watermarks does not fit.
+    history: Vec<Finding>,
 }
 
 pub(super) async fn run(args: &Status, out: Out<'_>) -> Result<End, Trouble> {
@@ -60,17 +73,38 @@ pub(super) async fn run(args: &Status, out: Out<'_>) -> Result<End, Trouble> {
         }
         out.flush()?;
         if !args.watch {
-            return Ok(if now.contents.is_ok() && now.cluster.is_ok() { End::Well } else { End::Partly });
+            return Ok(match (&now.contents, &now.cluster) {
+                (Err(_), _) => End::Wrong,
+                (_, Err(_)) => End::Partly,
+                _ => End::Well,
+            });
         }
         before = now;
     }
 }
 
 async fn look(url: &str, properties: &Properties) -> Sample {
-    let contents = store::inspect(url).await.map(|found| found.contents).map_err(|error| error.to_string());
-    let known = contents.as_ref().ok().and_then(Option::as_ref).cloned().unwrap_or_default();
+    let contents = store::inspect(url).await.map_err(|error| error.to_string()).and_then(contents);
+    let known = contents.as_ref().cloned().unwrap_or_default();
     let cluster = kafka::inspect(properties, readers(&known, properties.group_id()), PATIENCE).await;
-    Sample { at: Instant::now(), time: SystemTime::now(), contents, cluster }
+    let (at, time) = (Instant::now(), SystemTime::now());
+    let mut history = Vec::new();
+    if let (Ok(cluster), Ok(_)) = (&cluster, &contents)
+        && let Ok(marks) = store::marks(url).await
+    {
+        history = judge_history(cluster, &marks);
+        history.retain(|finding| finding.severity > Severity::Ok);
+    }
+    Sample { at, time, contents, cluster, history }
+}
+
+/// What is in the tables, or why that cannot be told.
+fn contents(found: Database) -> Result<Contents, String> {
+    if found.pooled {
+        return Err("a pooling proxy stands before it: `idempotent-jobs doctor`".to_owned());
+    }
+    tables(&found.tables)?;
+    found.contents.ok_or_else(|| "its tables cannot be read: `idempotent-jobs doctor`".to_owned())
 }
 
 /// A topic as a group reads it.
@@ -122,8 +156,7 @@ fn tell(watch: bool, before: &Sample, now: &Sample, out: Out<'_>) -> Result<(), 
         Err(problems) => problems.iter().try_for_each(|problem| writeln!(out, "brokers: {}", clean(problem)))?,
     }
     match &now.contents {
-        Ok(Some(contents)) => tell_contents(contents, out)?,
-        Ok(None) => writeln!(out, "database: its tables are not this program's: `idempotent-jobs doctor`")?,
+        Ok(contents) => tell_contents(now, contents, out)?,
         Err(why) => writeln!(out, "database: {}", clean(why))?,
     }
     Ok(())
@@ -140,6 +173,9 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
         };
         writeln!(out, "group {}: {members}", clean(&group.name))?;
         match &group.progress {
+            Ok(progress) if progress.is_empty() => {
+                writeln!(out, "no topic: what it reads is known from the jobs that ran on the database")?
+            }
             Ok(progress) => {
                 let passed = now.at.duration_since(before.at);
                 let rows: Vec<_> = rows(same(before, group), progress, passed).into_iter().map(cells).collect();
@@ -170,7 +206,10 @@ fn cells((topic, row): (String, Row)) -> [String; 6] {
     ]
 }
 
-fn tell_contents(contents: &Contents, out: Out<'_>) -> Result<(), Trouble> {
+fn tell_contents(now: &Sample, contents: &Contents, out: Out<'_>) -> Result<(), Trouble> {
+    for finding in &now.history {
+        writeln!(out, "{}: {}: {}", finding.severity, clean(&finding.place), clean(&finding.what))?;
+    }
     let outbox = &contents.outbox;
     writeln!(
         out,
@@ -182,7 +221,66 @@ fn tell_contents(contents: &Contents, out: Out<'_>) -> Result<(), Trouble> {
         contents.relays
     )?;
     writeln!(out, "dead letters: {} open, {} to be run again", told(contents.open), told(contents.requested))?;
+    tell_lanes(&contents.lanes, out)?;
+    writeln!(out, "messages that failed and are tried again: {}", told(contents.attempts))?;
+    for owners in &contents.owners {
+        tell_owners(now, owners, out)?;
+    }
+    for (group, ago) in &contents.sweeps {
+        writeln!(out, "old keys of group {}: last purged {} ago", clean(group), age(*ago))?;
+    }
     Ok(())
+}
+
+fn tell_lanes(lanes: &Lanes, out: Out<'_>) -> Result<(), Trouble> {
+    if lanes.all.rows == 0 {
+        return Ok(writeln!(out, "parked: 0")?);
+    }
+    let full = if lanes.full > 0 { format!("; FULL: {}", lanes.full) } else { String::new() };
+    writeln!(out, "parked: {} message(s) in {}{full}", lanes.waiting, counted(lanes.all, "lane(s)"))?;
+    for lane in &lanes.first {
+        let full = if lane.full_since.is_some() { ", FULL: its partition comes to stand still" } else { "" };
+        let (job, topic) = (clean(&lane.job), clean(&lane.topic));
+        writeln!(
+            out,
+            "  {} of job {job} wait behind dead letter {}, {topic}/{}{full}",
+            lane.waiting, lane.head, lane.partition
+        )?;
+    }
+    if lanes.all.rows > lanes.first.len() as u64 {
+        writeln!(out, "  and more: `idempotent-jobs dead-letters parked`")?;
+    }
+    Ok(())
+}
+
+/// Whether a group has no members, if that is known.
+fn rests(now: &Sample, group: &str) -> Option<bool> {
+    let groups = &now.cluster.as_ref().ok()?.groups;
+    let (_, members) = groups.iter().find(|it| it.name == group)?.members.as_ref().ok()?;
+    Some(*members == 0)
+}
+
+fn tell_owners(now: &Sample, owners: &Owners, out: Out<'_>) -> Result<(), Trouble> {
+    let group = clean(&owners.group);
+    let partitions = counted(owners.partitions, "partition(s)");
+    match rests(now, &owners.group) {
+        Some(true) => writeln!(out, "group {group}: left by processes that died, and nobody reads them: {partitions}")?,
+        _ => writeln!(out, "group {group}: read by a process: {partitions}")?,
+    }
+    if owners.deadly > 0 {
+        writeln!(
+            out,
+            "  of {} of these the owner before died at the very offset that is worked on: a message may kill its process",
+            owners.deadly
+        )?;
+    }
+    Ok(())
+}
+
+/// As `3 lane(s), the oldest for 2h`.
+fn counted(count: Count, what: &str) -> String {
+    let oldest = count.oldest.map(|oldest| format!(", the oldest for {}", age(oldest))).unwrap_or_default();
+    format!("{}{} {what}{oldest}", count.rows, if count.rows >= MOST { "+" } else { "" })
 }
 
 fn told(count: Count) -> String {
@@ -197,8 +295,7 @@ fn object(before: &Sample, now: &Sample) -> Value {
         Err(problems) => json!({ "error": problems }),
     };
     let database = match &now.contents {
-        Ok(Some(contents)) => contents_object(contents),
-        Ok(None) => json!({ "error": "its tables are not this program's" }),
+        Ok(contents) => contents_object(now, contents),
         Err(why) => json!({ "error": why }),
     };
     json!({ "at_ms": millis(now.time), "groups": groups, "database": database })
@@ -224,7 +321,7 @@ fn group_object(before: &Sample, now: &Sample, group: &Group) -> Value {
     })
 }
 
-fn contents_object(contents: &Contents) -> Value {
+fn contents_object(now: &Sample, contents: &Contents) -> Value {
     let count =
         |count: Count| json!({ "rows": count.rows, "oldest_seconds": count.oldest.map(|oldest| oldest.as_secs()) });
     let outbox = &contents.outbox;
@@ -237,6 +334,27 @@ fn contents_object(contents: &Contents) -> Value {
             "relays": contents.relays,
         },
         "dead_letters": { "open": count(contents.open), "requested": count(contents.requested) },
+        "parked": {
+            "lanes": count(contents.lanes.all),
+            "waiting": contents.lanes.waiting,
+            "full": contents.lanes.full,
+            "first": contents.lanes.first.iter().map(lane_object).collect::<Vec<_>>(),
+        },
+        "attempts": count(contents.attempts),
+        "owners": contents.owners.iter().map(|owners| owners_object(now, owners)).collect::<Vec<_>>(),
+        "sweeps": contents.sweeps.iter().map(|(group, ago)| json!({ "group": group, "seconds_ago": ago.as_secs() })).collect::<Vec<_>>(),
+        "history": now.history.iter().map(finding_object).collect::<Vec<_>>(),
+    })
+}
+
+/// `left` says whether they are known to be of processes that died; null, when nobody can tell.
+fn owners_object(now: &Sample, owners: &Owners) -> Value {
+    json!({
+        "group": owners.group,
+        "partitions": owners.partitions.rows,
+        "oldest_seconds": owners.partitions.oldest.map(|oldest| oldest.as_secs()),
+        "died_at_same_offset": owners.deadly,
+        "left": rests(now, &owners.group),
     })
 }
 
@@ -245,7 +363,7 @@ mod tests {
     use super::*;
 
     fn at(partition: i32, committed: Option<i64>, end: i64) -> Progress {
-        Progress { topic: "orders".into(), partition, committed, start: 2, end }
+        Progress { topic: "orders".into(), partition, committed, start: 2, end, ..Progress::default() }
     }
 
     #[test]

@@ -31,6 +31,7 @@ fn topic(topic: &Topic, report: &mut Report) {
                 &place,
                 setting("cleanup.policy"),
                 setting("retention.ms"),
+                setting("segment.ms"),
                 setting("message.timestamp.type"),
                 report,
             );
@@ -80,19 +81,40 @@ fn replicas(place: &str, topic: &Topic, least: Option<usize>, report: &mut Repor
     }
 }
 
-fn cleanup(place: &str, policy: Option<&str>, retention: Option<&str>, dates: Option<&str>, report: &mut Report) {
+fn cleanup(
+    place: &str,
+    policy: Option<&str>,
+    retention: Option<&str>,
+    segment: Option<&str>,
+    dates: Option<&str>,
+    report: &mut Report,
+) {
     if policy.is_some_and(|policy| policy.contains("compact")) {
-        let what = "it is compacted: of several messages of one Kafka message key all but the last may be gone before they are read";
+        let what = "it is compacted: of several messages of one Kafka message key all but the last may be gone before they are read; a worker with a retention window is refused for it";
         report.warning("topic.cleanup", place, what, "`cleanup.policy=delete` for a topic of jobs");
         return;
     }
-    let kept = match retention.and_then(|retention| retention.parse::<i64>().ok()) {
-        Some(-1) => "messages are kept for ever".to_owned(),
-        Some(millis) => format!("messages are kept for {} h", millis / 3_600_000),
-        None => "how long messages are kept is not said".to_owned(),
-    };
+    let number = |setting: Option<&str>| setting.and_then(|value| value.parse::<i64>().ok());
     let dates = dates.map(|dates| format!(", dated by {dates}")).unwrap_or_default();
-    report.ok("topic.cleanup", place, format!("{kept}{dates}"));
+    let what = match (number(retention), number(segment)) {
+        (Some(..0), _) => format!(
+            "messages are kept for ever{dates}; a worker with a retention window is refused for it, and keys stay too"
+        ),
+        (Some(kept), Some(segment)) => format!(
+            "messages are kept for {} h{dates}; a worker's retention window is {} h or more, with `segment.ms`, and the \
+             resend horizon comes on top",
+            kept / 3_600_000,
+            hours(kept.saturating_add(segment.max(0)))
+        ),
+        (Some(kept), None) => format!("messages are kept for {} h{dates}", kept / 3_600_000),
+        (None, _) => format!("how long messages are kept is not said{dates}"),
+    };
+    report.ok("topic.cleanup", place, what);
+}
+
+/// Hours, none too few.
+fn hours(millis: i64) -> i64 {
+    millis.saturating_add(3_599_999) / 3_600_000
 }
 
 fn members(group: &Group, report: &mut Report) {
@@ -149,7 +171,7 @@ fn progress(group: &Group, report: &mut Report) {
 }
 
 fn partition(place: &str, it: &Progress, report: &mut Report) {
-    let Progress { topic, partition, committed, start, end } = it;
+    let Progress { topic, partition, committed, start, end, .. } = it;
     let place = format!("{place}, topic `{topic}`, partition {partition}");
     match committed {
         Some(committed) if committed > end => {

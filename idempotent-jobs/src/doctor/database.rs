@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Report, age};
-use crate::store::{Contents, Count, Database, MOST, Tables};
+use crate::store::{Contents, Count, Database, Lanes, MOST, Tables};
 
 /// Clocks that differ by so much make ages and leases hard to read.
 const SKEW: i64 = 5_000;
@@ -140,6 +140,7 @@ fn work(place: &str, contents: &Contents, report: &mut Report) {
         report.ok("jobs", place, format!("{} job(s) ran here: {}", names.len(), names.join(", ")));
     }
     outbox(place, contents, report);
+    lanes(place, &contents.lanes, report);
     let waits = |count: &Count| (count.rows > 0).then(|| told(count));
     match waits(&contents.open) {
         Some(told) => {
@@ -151,6 +152,41 @@ fn work(place: &str, contents: &Contents, report: &mut Report) {
     if let Some(told) = waits(&contents.requested).filter(|_| contents.requested.oldest > Some(SLOW)) {
         let what = format!("dead letters wait for a worker: {told} (counted from when they died)");
         report.warning("dead_letters.requested", place, what, "start a worker that runs their jobs");
+    }
+}
+
+fn lanes(place: &str, lanes: &Lanes, report: &mut Report) {
+    for lane in &lanes.first {
+        let place = format!("{place}, job `{}`, topic `{}`, partition {}", lane.job, lane.topic, lane.partition);
+        let head = lane.head;
+        let advice = format!(
+            "decide on letter {head}: `idempotent-jobs dead-letters show {head}`, then `idempotent-jobs dead-letters redrive {head}` \
+             when its cause is mended, or `idempotent-jobs dead-letters skip {head}`; the others are run after it, in order"
+        );
+        let waiting = lane.waiting;
+        if lane.full_since.is_some() {
+            let what = format!(
+                "a lane is full: {waiting} message(s) wait behind dead letter {head}, it takes in no more, and its partition \
+                 comes to stand still"
+            );
+            report.error("dead_letters.parked", place, what, &advice);
+        } else {
+            let what = format!("{waiting} message(s) of a lane wait behind dead letter {head}");
+            report.warning("dead_letters.parked", place, what, &advice);
+        }
+    }
+    let named = lanes.first.len() as u64;
+    if lanes.all.rows > named {
+        let what = format!("{} more lane(s) wait; in all of them {} message(s)", lanes.all.rows - named, lanes.waiting);
+        let advice = "`idempotent-jobs dead-letters parked` shows them";
+        if lanes.full > named {
+            report.error("dead_letters.parked", place, format!("{what}; {} are full", lanes.full), advice);
+        } else {
+            report.warning("dead_letters.parked", place, what, advice);
+        }
+    }
+    if lanes.all.rows == 0 {
+        report.ok("dead_letters.parked", place, "no message waits behind a dead letter");
     }
 }
 

@@ -33,14 +33,19 @@
 //! | `group.members`, `group.progress` | nobody reads, a gap, a log that was made anew, a lag |
 //! | `outbox.backlog`, `outbox.set_aside` | records that are not sent |
 //! | `dead_letters.open`, `dead_letters.requested` | messages that wait for a person, or for a worker |
+//! | `dead_letters.parked` | lanes that wait behind a dead letter (a warning each), or are full (an error); the first five |
+//! | `group.history` | a committed offset and the database's watermark do not fit: lost history and its kin, judged as a worker does at its next assignment |
 
 mod brokers;
 mod database;
+mod history;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::kafka::{self, Properties, Readers};
+#[cfg(feature = "cli")]
+pub(crate) use self::history::judge as judge_history;
+use crate::kafka::{self, Cluster, Properties, Readers};
 use crate::store::{self, Contents};
 
 /// How bad it is.
@@ -159,7 +164,11 @@ impl Doctor {
     pub async fn examine(self) -> Vec<Finding> {
         let mut report = Report::default();
         let contents = self.look_at_database(&mut report).await;
-        self.look_at_brokers(contents.unwrap_or_default(), &mut report).await;
+        let is_current = contents.as_ref().is_some_and(|contents| contents.unsound.is_none());
+        let cluster = self.look_at_brokers(contents.unwrap_or_default(), &mut report).await;
+        if let (Some(cluster), Some(url), true) = (cluster, &self.database_url, is_current) {
+            self.look_at_history(url, &cluster, &mut report).await;
+        }
         report.0
     }
 
@@ -187,7 +196,17 @@ impl Doctor {
         }
     }
 
-    async fn look_at_brokers(&self, contents: Contents, report: &mut Report) {
+    /// After the brokers: see [`store::marks`].
+    async fn look_at_history(&self, url: &str, cluster: &Cluster, report: &mut Report) {
+        let why = match tokio::time::timeout(self.patience, store::marks(url)).await {
+            Ok(Ok(marks)) => return report.0.extend(history::judge(cluster, &marks)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {:?}", self.patience),
+        };
+        report.error("database.reach", "database", why, UNREACHED);
+    }
+
+    async fn look_at_brokers(&self, contents: Contents, report: &mut Report) -> Option<Cluster> {
         let place = format!("brokers {}", self.properties.brokers());
         let given = self.properties.group_id();
         let properties = given.map_or_else(|| self.properties.clone().group("-"), |_| self.properties.clone());
@@ -199,14 +218,18 @@ impl Doctor {
             report.error("properties", "Kafka properties", problem.as_str(), "");
         }
         if !problems.is_empty() {
-            return;
+            return None;
         }
         let readers = readers(&contents, given);
         match kafka::inspect(&properties, readers, self.patience).await {
-            Ok(cluster) => brokers::judge(&cluster, &place, report),
-            Err(problems) => problems.into_iter().for_each(|problem| {
-                report.error("brokers.reach", place.as_str(), problem, "");
-            }),
+            Ok(cluster) => {
+                brokers::judge(&cluster, &place, report);
+                Some(cluster)
+            }
+            Err(problems) => {
+                problems.into_iter().for_each(|problem| report.error("brokers.reach", place.as_str(), problem, ""));
+                None
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use super::*;
 use crate::kafka::Cluster;
 use crate::kafka::{Group, Progress, Replicas, Topic};
-use crate::store::{Count, Database, RecordedJob, Tables};
+use crate::store::{Count, Database, Lanes, ParkedLane, RecordedJob, Tables};
 
 fn database() -> Database {
     let settings = [
@@ -29,6 +30,26 @@ fn database() -> Database {
 
 fn contents(database: &mut Database) -> &mut Contents {
     database.contents.as_mut().expect("it has contents")
+}
+
+/// One lane of which is known when it got full, and more.
+fn lanes(full_since: Option<SystemTime>, rows: u64) -> Lanes {
+    let since = SystemTime::UNIX_EPOCH;
+    let (job, group, topic) = ("charge".into(), "g".into(), "orders".into());
+    let lane = ParkedLane { job, group, topic, partition: 0, head: 17, key: None, waiting: 5, since, full_since };
+    Lanes { all: Count { rows, oldest: None }, waiting: 9, full: full_since.map_or(0, |_| rows), first: vec![lane] }
+}
+
+#[test]
+fn a_lane_that_waits_names_the_letter_and_the_command() {
+    let mut report = Report::default();
+    let mut harmed = database();
+    contents(&mut harmed).lanes = lanes(None, 3);
+    database::judge(&harmed, &mut report);
+    let found: Vec<_> = report.0.iter().filter(|it| it.check == "dead_letters.parked").collect();
+    assert!(found[0].what.contains("5 message(s)") && found[0].place.contains("job `charge`"), "{found:?}");
+    assert!(found[0].advice.contains("`idempotent-jobs dead-letters redrive 17`"), "{found:?}");
+    assert!(found[1].what.contains("2 more lane(s)"), "{found:?}");
 }
 
 /// The checks that found fault with it.
@@ -81,6 +102,8 @@ fn each_fault_of_a_database_has_its_check() {
         (Box::new(move |it| contents(it).outbox.set_aside = old), "outbox.set_aside", Warning),
         (Box::new(move |it| contents(it).open = old), "dead_letters.open", Warning),
         (Box::new(move |it| contents(it).requested = old), "dead_letters.requested", Warning),
+        (Box::new(|it| contents(it).lanes = lanes(None, 1)), "dead_letters.parked", Warning),
+        (Box::new(|it| contents(it).lanes = lanes(Some(SystemTime::UNIX_EPOCH), 1)), "dead_letters.parked", Error),
     ];
     for (harm, check, severity) in cases {
         let mut harmed = database();
@@ -93,6 +116,7 @@ fn topic() -> Topic {
     let settings = [("min.insync.replicas", "2"), ("cleanup.policy", "delete"), ("retention.ms", "604800000")];
     Topic {
         name: "orders".into(),
+        id: None,
         problem: None,
         partitions: vec![Replicas { led: true, all: 3, in_sync: 3 }; 2],
         settings: Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
@@ -101,7 +125,7 @@ fn topic() -> Topic {
 }
 
 fn group() -> Group {
-    let progress = Progress { topic: "orders".into(), partition: 0, committed: Some(5), start: 0, end: 9 };
+    let progress = Progress { topic: "orders".into(), partition: 0, committed: Some(5), end: 9, ..Progress::default() };
     Group { name: "g".into(), members: Ok(("Stable".into(), 2)), progress: Ok(vec![progress]) }
 }
 
@@ -144,7 +168,9 @@ fn each_fault_of_a_topic_has_its_check() {
 #[test]
 fn each_fault_of_a_group_has_its_check() {
     use Severity::{Error, Warning};
-    let at = |committed, start, end| Ok(vec![Progress { topic: "orders".into(), partition: 0, committed, start, end }]);
+    let at = |committed, start, end| {
+        Ok(vec![Progress { topic: "orders".into(), partition: 0, committed, start, end, ..Progress::default() }])
+    };
     let cases = [
         (Group { members: Ok(("Empty".into(), 0)), ..group() }, "group.members", Warning),
         (Group { members: Ok(("PreparingRebalance".into(), 2)), ..group() }, "group.members", Warning),

@@ -11,7 +11,7 @@ mod discard;
 mod execute;
 mod gate;
 mod graves;
-mod history;
+pub(crate) mod history;
 mod intake;
 mod lanes;
 mod look;

@@ -156,7 +156,9 @@ impl<S: Store> Engine<S> {
         }
         let death = self.waits(spec, task, prepared.as_ref());
         let limit = spec.park.unwrap_or(u32::MAX);
-        let outcome = match self.store.park(&death, lane, limit).instrument(span.clone()).await {
+        let parking = self.store.park(&death, lane, limit).instrument(span.clone()).await;
+        self.show_full(spec, task, lane, &parking);
+        let outcome = match parking {
             Ok(Parking::Free) => {
                 self.parked.forget(task.epoch(), (job, *lane));
                 return None;
@@ -180,6 +182,17 @@ impl<S: Store> Engine<S> {
             Some(_) => Some(self.bury(job, task, desk).instrument(span).await),
             None => Some(fault),
         }
+    }
+
+    /// What nobody knows stays as it was.
+    fn show_full(&self, spec: &Spec, task: &Task<Progress>, lane: &[u8; 32], parking: &Result<Parking, StoreError>) {
+        let full = match parking {
+            Ok(Parking::Full { waiting }) => Some(*waiting),
+            Ok(Parking::Free | Parking::Parked) => None,
+            _ => return,
+        };
+        let at = &task.message.coordinates;
+        self.health.lane_full(&at.topic, at.partition, spec.name, lane, full);
     }
 
     fn waits<'a>(&'a self, spec: &'a Spec, task: &'a Task<Progress>, prepared: Option<&'a Prepared>) -> Death<'a> {

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval_at};
@@ -20,6 +20,7 @@ use super::Engine;
 use super::history::{self, Decision, Finding, OnMissingKeys};
 use super::lanes::Step;
 use super::probe::Point;
+use crate::health::Notice;
 use crate::kafka::{Facts, Partition, Start};
 use crate::message::Coordinates;
 use crate::store::{Advance, Advanced, Known, Revision, Store, StoreError, Watermark};
@@ -220,7 +221,10 @@ impl<S: Store> Engine<S> {
             let row = known.rows.iter().find(|row| is_of(row, &facts.partition)).cloned();
             match history::decide(row.as_ref(), &facts, &known.lineage, self.watermarks.missing_keys) {
                 Ok(decision) => decided.push((epoch, facts, row, decision)),
-                Err(why) => self.answer(&facts.partition, epoch, Answer::Refused(why)),
+                Err(why) => {
+                    self.health.missing_keys(&facts.partition.topic, facts.partition.number, &why);
+                    self.answer(&facts.partition, epoch, Answer::Refused(why));
+                }
             }
         }
         self.settle_starts(known, decided).await
@@ -252,6 +256,7 @@ impl<S: Store> Engine<S> {
             }
             if let Some(finding) = &decision.finding {
                 tell(&facts.partition, finding);
+                self.health.noticed(notice(&facts.partition, finding));
             }
             let is_committed = !matches!(decision.finding, Some(Finding::OffsetMissing { .. }));
             let mark = history::mark(&decision.row, &known.lineage).into();
@@ -353,6 +358,8 @@ impl<S: Store> Engine<S> {
         }
         lanes.assign(partition);
         drop(lanes);
+        // What still holds is found again.
+        self.health.gone(std::iter::once((&partition.topic, partition.number)));
         self.watermarks.state().doubted.push(partition.clone());
         self.rest.notify_all();
     }
@@ -360,6 +367,16 @@ impl<S: Store> Engine<S> {
 
 fn is_of(row: &Watermark, partition: &Partition) -> bool {
     row.topic == partition.topic && row.partition == partition.number
+}
+
+fn notice(partition: &Partition, finding: &Finding) -> Notice {
+    Notice {
+        at: SystemTime::now(),
+        topic: partition.topic.to_string(),
+        partition: partition.number,
+        finding: finding.word(),
+        what: finding.to_string(),
+    }
 }
 
 fn tell(partition: &Partition, finding: &Finding) {

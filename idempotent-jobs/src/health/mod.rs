@@ -25,8 +25,12 @@
 //! * [`ready`](Health::ready): it does all of its work now. It is not while anything is wrong that a person
 //!   may want to know of, so that a roll-out stops before the last good process is replaced.
 //!
+//! What was found of the group's offsets, and stopped nothing, is a [notice](Health::notices): history that a database lost and
+//! that is read again, an offset that was moved. It makes nobody unready: it is over when it is told.
+//!
 //! A member that the group gives no partition, since there are more members than partitions, is ready.
 
+mod notice;
 mod vitals;
 
 use std::fmt;
@@ -34,6 +38,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use self::notice::Notice;
 use self::vitals::{Phase, Vitals};
 
 /// How one worker is. Clones are of the same worker; give each worker its own.
@@ -83,6 +88,26 @@ pub enum Symptom {
         /// Since it was done.
         age: Duration,
     },
+    /// So many messages wait behind a dead letter of a lane that it takes in no more.
+    LaneFull {
+        /// The job that parks it.
+        job: &'static str,
+        /// The topic.
+        topic: String,
+        /// The partition, from 0.
+        partition: i32,
+        /// How many messages wait.
+        waiting: u32,
+    },
+    /// A partition may not be read from where it is to be read: keys are missing that keep its messages single.
+    MissingKeys {
+        /// The topic.
+        topic: String,
+        /// The partition, from 0.
+        partition: i32,
+        /// What was found, with its offsets, and what to do.
+        why: String,
+    },
     /// The relay does not reach the brokers.
     RelayCutOff(Duration),
     /// The oldest record that the relay has to send is so old.
@@ -102,6 +127,8 @@ impl Symptom {
             Self::Stumbling(_) => "stumbling",
             Self::HeldUp { .. } => "held_up",
             Self::Uncommitted { .. } => "uncommitted",
+            Self::LaneFull { .. } => "lane_full",
+            Self::MissingKeys { .. } => "missing_keys",
             Self::RelayCutOff(_) => "relay_cut_off",
             Self::RelayBehind(_) => "relay_behind",
         }
@@ -140,6 +167,14 @@ impl fmt::Display for Symptom {
                  the user may not commit (Read on the group)",
                 age.as_secs()
             ),
+            Self::LaneFull { job, topic, partition, waiting } => write!(
+                f,
+                "topic {topic}, partition {partition}: {waiting} messages of a lane of job {job} wait behind a dead letter, it takes \
+                 in no more, and its partition comes to stand still: `idempotent-jobs dead-letters parked` names the letter to \
+                 decide on"
+            ),
+            // It names the partition.
+            Self::MissingKeys { why, .. } => f.write_str(why),
             Self::RelayCutOff(time) => write!(f, "the relay has not reached the brokers for {} s", time.as_secs()),
             Self::RelayBehind(age) => {
                 write!(f, "the oldest record to be sent is {} s old: `idempotent-jobs doctor` says more", age.as_secs())
@@ -184,6 +219,12 @@ impl Health {
     /// Everything that keeps it from that.
     pub fn ready(&self) -> Result<(), Unwell> {
         well(self.vitals().symptoms(Instant::now(), self.0.stumbles.load(Ordering::Relaxed)))
+    }
+
+    /// What was found of the group's offsets at this worker's assignments, the latest of each kind and partition; it stays until
+    /// the process ends.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.vitals().notices.values().cloned().collect()
     }
 
     fn vitals(&self) -> MutexGuard<'_, Vitals> {
@@ -239,6 +280,32 @@ impl Health {
 
     pub(crate) fn relieved(&self, topic: &Arc<str>, partition: i32) {
         self.vitals().held_up.remove(&(Arc::clone(topic), partition));
+    }
+
+    /// Whether a lane of a job takes in no more, and how many wait in it.
+    pub(crate) fn lane_full(
+        &self,
+        topic: &Arc<str>,
+        partition: i32,
+        job: &'static str,
+        lane: &[u8; 32],
+        full: Option<u32>,
+    ) {
+        let at = ((Arc::clone(topic), partition), job, *lane);
+        let mut vitals = self.vitals();
+        match full {
+            Some(waiting) => _ = vitals.full.insert(at, waiting),
+            None => _ = vitals.full.remove(&at),
+        }
+    }
+
+    pub(crate) fn noticed(&self, notice: Notice) {
+        self.vitals().notice(notice);
+    }
+
+    /// The partition may not be read.
+    pub(crate) fn missing_keys(&self, topic: &Arc<str>, partition: i32, why: &str) {
+        self.vitals().refused.insert((Arc::clone(topic), partition), why.to_owned());
     }
 
     /// There is something to commit of these partitions, and of no other.

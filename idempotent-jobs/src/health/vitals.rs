@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Symptom;
+use super::{Notice, Symptom};
 
 /// A consumer polls every 50 ms, and while brokers do not answer every few seconds.
 const SILENT: Duration = Duration::from_secs(15);
@@ -45,6 +45,12 @@ pub(super) struct Vitals {
     pub(super) held_up: BTreeMap<At, i64>,
     /// Since when each partition has had something to commit.
     pub(super) uncommitted: BTreeMap<At, Instant>,
+    /// Lanes that take in no more, by their jobs, and how many messages wait in each.
+    pub(super) full: BTreeMap<(At, &'static str, [u8; 32]), u32>,
+    /// Why partitions may not be read.
+    pub(super) refused: BTreeMap<At, String>,
+    /// The latest of each word.
+    pub(super) notices: BTreeMap<(String, i32, &'static str), Notice>,
     /// Since when the relay has not reached the brokers.
     cut_off: Option<Instant>,
     /// The age of the relay's oldest record, and when that was looked at.
@@ -69,7 +75,21 @@ impl Vitals {
             let at = (Arc::clone(topic), partition);
             self.held_up.remove(&at);
             self.uncommitted.remove(&at);
+            self.full.retain(|(of, ..), _| *of != at);
         }
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.notices.insert((notice.topic.clone(), notice.partition, notice.finding), notice);
+    }
+
+    /// Why partitions were not read: they end the worker, which then says why.
+    fn refusals(&self) -> impl Iterator<Item = Symptom> {
+        self.refused.iter().map(|((topic, partition), why)| Symptom::MissingKeys {
+            topic: topic.to_string(),
+            partition: *partition,
+            why: why.clone(),
+        })
     }
 
     pub(super) fn database(&mut self, answered: bool, now: Instant) {
@@ -101,8 +121,8 @@ impl Vitals {
     pub(super) fn symptoms(&self, now: Instant, stumbles: u32) -> Vec<Symptom> {
         match self.phase {
             Phase::Starting => return vec![Symptom::Starting],
-            Phase::Ended => return vec![Symptom::Ended],
-            Phase::Stopping => return vec![Symptom::Stopping],
+            Phase::Ended => return [Symptom::Ended].into_iter().chain(self.refusals()).collect(),
+            Phase::Stopping => return [Symptom::Stopping].into_iter().chain(self.refusals()).collect(),
             Phase::Running => {}
         }
         let mut symptoms: Vec<Symptom> = self.silence(now, SILENT).map(Symptom::NotPolling).into_iter().collect();
@@ -118,6 +138,13 @@ impl Vitals {
             let age = long(Some(*since), now, UNCOMMITTED)?;
             Some(Symptom::Uncommitted { topic: topic.to_string(), partition: *partition, age })
         }));
+        symptoms.extend(self.full.iter().map(|(((topic, partition), job, _), waiting)| Symptom::LaneFull {
+            job,
+            topic: topic.to_string(),
+            partition: *partition,
+            waiting: *waiting,
+        }));
+        symptoms.extend(self.refusals());
         symptoms.extend(long(self.cut_off, now, CUT_OFF).map(Symptom::RelayCutOff));
         let backlog = self.backlog.map(|(age, looked)| age + now.saturating_duration_since(looked));
         symptoms.extend(backlog.filter(|age| *age >= BEHIND).map(Symptom::RelayBehind));
@@ -205,6 +232,43 @@ mod tests {
         assert_eq!(vitals.symptoms(now + s(30), 0), [stuck]);
         vitals.gone([(&a, 0)].into_iter());
         assert_eq!(words(&vitals, now + s(30)), [""; 0], "it is another's now");
+    }
+
+    #[test]
+    fn a_full_lane_is_a_symptom_until_it_is_let_go_or_is_another_s() {
+        let now = Instant::now();
+        let mut vitals = running(now);
+        let a: Arc<str> = "a".into();
+        vitals.full.insert(((Arc::clone(&a), 3), "charge", [1; 32]), 1_000);
+        vitals.full.insert(((Arc::clone(&a), 4), "charge", [1; 32]), 7);
+        let told = vitals.symptoms(now, 0);
+        assert_eq!(told.len(), 2);
+        assert!(told[0].to_string().contains("partition 3: 1000 messages of a lane of job charge"), "{told:?}");
+        vitals.gone([(&a, 3)].into_iter());
+        assert_eq!(words(&vitals, now), ["lane_full"]);
+        assert_eq!(vitals.fatal(now), []);
+    }
+
+    #[test]
+    fn a_finding_that_stops_a_partition_is_a_symptom_and_another_one_a_notice() {
+        let now = Instant::now();
+        let mut vitals = running(now);
+        let notice = |what: &str| Notice {
+            at: std::time::SystemTime::UNIX_EPOCH,
+            topic: "a".into(),
+            partition: 0,
+            finding: "lost_history",
+            what: what.into(),
+        };
+        vitals.notice(notice("from 1 to 2"));
+        vitals.notice(notice("from 3 to 4"));
+        assert_eq!(words(&vitals, now), [""; 0]);
+        assert_eq!(vitals.notices.into_values().collect::<Vec<_>>(), [notice("from 3 to 4")]);
+        let mut vitals = running(now);
+        vitals.refused.insert(("a".into(), 0), "keys below 7 were purged".into());
+        assert_eq!(words(&vitals, now), ["missing_keys"]);
+        vitals.enter(Phase::Ended);
+        assert_eq!(words(&vitals, now), ["ended", "missing_keys"]);
     }
 
     #[test]

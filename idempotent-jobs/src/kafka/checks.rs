@@ -9,7 +9,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{ClientConfig, ClientContext, Offset, TopicPartitionList};
 
-use super::{Properties, after, faults, log};
+use super::{Properties, after, faults, log, native};
 
 /// The number of partitions of each topic.
 pub type Topics = BTreeMap<String, i32>;
@@ -48,6 +48,9 @@ pub fn committed(
     Reader::open(properties)?.committed(topics, timeout)
 }
 
+/// Committed offsets by partition, each with what was left beside it.
+pub(super) type Marked = BTreeMap<(String, i32), (i64, String)>;
+
 /// Reads a group's offsets without being its member.
 pub(super) struct Reader {
     client: BaseConsumer<Ear>,
@@ -65,6 +68,12 @@ impl Reader {
         topics: &Topics,
         timeout: Duration,
     ) -> Result<BTreeMap<(String, i32), i64>, Vec<String>> {
+        let marked = self.marked(topics, timeout)?;
+        Ok(marked.into_iter().map(|(at, (offset, _))| (at, offset)).collect())
+    }
+
+    /// With what was left beside each.
+    pub(super) fn marked(&self, topics: &Topics, timeout: Duration) -> Result<Marked, Vec<String>> {
         let refused = |error: KafkaError| {
             vec![format!("the committed offsets of group `{}` cannot be read: {error}", self.group)]
         };
@@ -74,10 +83,10 @@ impl Reader {
         }
         let list = self.ask(&wanted, timeout).map_err(refused)?;
         let mut offsets = BTreeMap::new();
-        for element in list.elements() {
+        for (element, mark) in list.elements().into_iter().zip(native::metadata(&list)) {
             element.error().map_err(refused)?;
             if let Offset::Offset(offset) = element.offset() {
-                offsets.insert((element.topic().to_owned(), element.partition()), offset);
+                offsets.insert((element.topic().to_owned(), element.partition()), (offset, mark));
             }
         }
         Ok(offsets)

@@ -35,7 +35,10 @@ pub(super) fn gather<C: ConsumerContext>(
     let wanted = || partitions.iter().filter(|at| together(at));
     let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, budget);
     let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, budget);
-    let ids = ids(consumer, partitions, budget);
+    let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let ids = ids(consumer, &topics, budget);
     let (mut found, mut looked) = (Vec::new(), false);
     let mut committed = committed;
     for partition in partitions {
@@ -69,21 +72,19 @@ fn alone<C: ConsumerContext>(
     Ok((start, end))
 }
 
-fn ids<C: ConsumerContext>(
+/// The ids of topics, of each that has one.
+pub(super) fn ids<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    partitions: &[Partition],
+    topics: &[&str],
     budget: Duration,
 ) -> BTreeMap<String, String> {
-    let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
-    topics.sort_unstable();
-    topics.dedup();
     let client = consumer.client().native_ptr();
     let mut broker = None;
     if native::controller(client) <= 0 {
         let metadata = consumer.fetch_metadata(topics.first().copied(), budget);
         broker = metadata.ok().and_then(|metadata| metadata.brokers().first().map(|broker| broker.id()));
     }
-    native::topic_ids(client, broker, &topics, budget)
+    native::topic_ids(client, broker, topics, budget)
 }
 
 /// The committed offset of each partition, if it has one.

@@ -12,8 +12,8 @@ use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
-use super::checks::{Ear, Reader, client, refusal, unreachable};
-use super::{Properties, Topics, after, native};
+use super::checks::{Ear, Marked, Reader, client, refusal, unreachable};
+use super::{Properties, Topics, after, facts, native};
 
 /// Which groups read which topics.
 pub type Readers = BTreeMap<String, BTreeSet<String>>;
@@ -34,6 +34,8 @@ pub struct Cluster {
 pub struct Topic {
     /// Its name.
     pub name: String,
+    /// Its id, where the brokers give one: made anew, it has another.
+    pub id: Option<String>,
     /// Why nothing else is known of it, and what to do.
     pub problem: Option<String>,
     /// Its partitions, from 0.
@@ -42,6 +44,14 @@ pub struct Topic {
     pub settings: Result<BTreeMap<String, String>, String>,
     /// Partitions with messages that are dated more than five minutes ahead of this machine's clock.
     pub ahead: usize,
+}
+
+/// One of which nothing is known.
+impl Default for Topic {
+    fn default() -> Self {
+        let settings = Err("they were not asked for".to_owned());
+        Self { name: String::new(), id: None, problem: None, partitions: Vec::new(), settings, ahead: 0 }
+    }
 }
 
 /// Who has a partition.
@@ -67,7 +77,7 @@ pub struct Group {
 }
 
 /// How far a group has read a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The topic.
     pub topic: String,
@@ -75,6 +85,8 @@ pub struct Progress {
     pub partition: i32,
     /// Its committed offset, if it has one.
     pub committed: Option<i64>,
+    /// What was left beside it: a worker's mark, or nothing.
+    pub mark: String,
     /// The log's first offset.
     pub start: i64,
     /// The offset of the next message to come.
@@ -90,6 +102,9 @@ impl Progress {
 
 /// How long a group's coordinator may take to describe it. librdkafka's own broker never does.
 const MEMBERS: Duration = Duration::from_secs(3);
+
+/// How long the brokers may take to say the ids of topics; old ones, and librdkafka's own, do not.
+const IDS: Duration = Duration::from_secs(2);
 
 /// A message so far ahead was dated by a clock that is wrong.
 const AHEAD: Duration = Duration::from_secs(300);
@@ -133,21 +148,34 @@ fn look(properties: &Properties, readers: &Readers, budget: Duration) -> Result<
         .filter(|topic| topic.problem.is_none())
         .map(|topic| (topic.name.clone(), i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX)))
         .collect();
+    // Before the ends: of a topic that is written to, what is committed then is never beyond them.
+    let committed: Vec<_> = (readers.iter())
+        .map(|(name, read)| {
+            let known = known.iter().filter(|(topic, _)| read.contains(*topic));
+            let known: Topics = known.map(|(name, count)| (name.clone(), *count)).collect();
+            let group = properties.clone().group(name);
+            let marked = Reader::open(&group).and_then(|reader| reader.marked(&known, left()));
+            (name, known, marked)
+        })
+        .collect();
     let ends = Ends::look(&client, &known, left());
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    let mut ids = facts::ids(&client, &names, left().min(IDS));
     for topic in &mut topics {
+        topic.id = ids.remove(&topic.name);
         topic.ahead = ends.ahead.iter().filter(|name| **name == topic.name).count();
     }
-    let group = |(name, read): (&String, &BTreeSet<String>)| {
-        let known = known.iter().filter(|(topic, _)| read.contains(*topic)).map(|(name, count)| (name.clone(), *count));
-        group(&properties, &client, name, &known.collect(), &ends, left())
+    let group = |(name, known, marked): (&String, Topics, _)| Group {
+        name: name.clone(),
+        members: members(&client, name, left()),
+        progress: progress(&known, marked, &ends),
     };
-    let groups = readers.iter().map(group).collect();
+    let groups = committed.into_iter().map(group).collect();
     Ok(Cluster { brokers: metadata.brokers().len(), topics, groups })
 }
 
 fn topic(client: &BaseConsumer<Ear>, all: &Metadata, name: &str, timeout: Duration) -> Topic {
-    let settings = Err("they were not asked for".to_owned());
-    let empty = Topic { name: name.to_owned(), problem: None, partitions: Vec::new(), settings, ahead: 0 };
+    let empty = Topic { name: name.to_owned(), ..Topic::default() };
     let of = |found: &MetadataTopic| match found.error() {
         Some(error) => Topic { problem: Some(refusal(name, error.into())), ..empty.clone() },
         None => Topic { partitions: replicas(found), ..empty.clone() },
@@ -248,28 +276,21 @@ fn ahead(client: &BaseConsumer<Ear>, topics: &Topics, timeout: Duration) -> Resu
     Ok(there.map(|element| element.topic().to_owned()).collect())
 }
 
-fn group(
-    properties: &Properties,
-    client: &BaseConsumer<Ear>,
-    name: &str,
-    topics: &Topics,
-    ends: &Ends,
-    timeout: Duration,
-) -> Group {
-    let members = members(client, name, timeout);
-    let committed = Reader::open(&properties.clone().group(name)).and_then(|reader| reader.committed(topics, timeout));
-    let progress = committed.map_err(|problems| problems.join("; ")).map(|committed| {
-        let read = ends.spans.iter().filter(|((topic, _), _)| topics.contains_key(topic));
-        read.map(|((topic, partition), (start, end))| Progress {
+fn progress(topics: &Topics, committed: Result<Marked, Vec<String>>, ends: &Ends) -> Result<Vec<Progress>, String> {
+    let mut committed = committed.map_err(|problems| problems.join("; "))?;
+    let read = ends.spans.iter().filter(|((topic, _), _)| topics.contains_key(topic));
+    let progress = read.map(|((topic, partition), (start, end))| {
+        let (committed, mark) = committed.remove(&(topic.clone(), *partition)).unzip();
+        Progress {
             topic: topic.clone(),
             partition: *partition,
-            committed: committed.get(&(topic.clone(), *partition)).copied(),
+            committed,
+            mark: mark.unwrap_or_default(),
             start: *start,
             end: *end,
-        })
-        .collect()
+        }
     });
-    Group { name: name.to_owned(), members, progress }
+    Ok(progress.collect())
 }
 
 fn members(client: &BaseConsumer<Ear>, name: &str, timeout: Duration) -> Result<(String, usize), String> {

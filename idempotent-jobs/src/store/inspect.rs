@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::migrate::{Migration, missing};
-use super::{StoreError, unknown_database};
+use super::{ParkedLane, StoreError, Watermark, unknown_database};
 
 /// A look at a database.
 #[derive(Debug, Clone)]
@@ -62,6 +62,50 @@ pub struct Contents {
     pub open: Count,
     /// Dead letters that wait for a worker.
     pub requested: Count,
+    /// Lanes that wait behind a dead letter.
+    pub lanes: Lanes,
+    /// Messages that failed, or may have killed a process, and are not settled yet; by their last change.
+    pub attempts: Count,
+    /// Partitions that a worker has noted as its own, by group.
+    pub owners: Vec<Owners>,
+    /// How long ago each group's old keys were last purged.
+    pub sweeps: Vec<(String, Duration)>,
+}
+
+/// Lanes that wait behind a dead letter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// How many, and since when the first one waits.
+    pub all: Count,
+    /// Messages that wait in them.
+    pub waiting: u64,
+    /// Those that take no more messages in.
+    pub full: u64,
+    /// Some of them: full ones first, then by age.
+    pub first: Vec<ParkedLane>,
+}
+
+/// More lanes are not named.
+pub(super) const NAMED: i64 = 5;
+
+/// Partitions that a worker of a group has noted as its own: until it lets them go, or the next one takes them over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owners {
+    /// The group.
+    pub group: String,
+    /// How many partitions, and for how long the oldest.
+    pub partitions: Count,
+    /// Those whose owners before died at the very offset that the present one began at.
+    pub deadly: u64,
+}
+
+/// The watermarks of all groups.
+#[derive(Debug, Clone, Default)]
+pub struct Marks {
+    /// Of the tables, as it is in what workers leave beside their offsets.
+    pub lineage: String,
+    /// The rows, each with its group.
+    pub rows: Vec<(String, Watermark)>,
 }
 
 /// A job as it was recorded at its first start.
@@ -117,6 +161,37 @@ pub async fn inspect(url: &str) -> Result<Database, StoreError> {
         Some("postgres" | "postgresql") => super::postgres::inspect(url).await,
         #[cfg(feature = "sqlite")]
         Some("sqlite") => super::sqlite::inspect(url).await,
+        _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
+    }
+}
+
+/// How our tables stand in the database of this URL.
+///
+/// # Errors
+/// As of [`inspect`].
+pub async fn standing(url: &str) -> Result<Tables, StoreError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => super::postgres::standing(url).await,
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => super::sqlite::standing(url).await,
+        _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
+    }
+}
+
+/// The watermarks in the database of this URL, whose tables are current.
+///
+/// Looked at after the brokers: a worker writes a watermark before it commits the offset, so that what is committed
+/// there is known here.
+///
+/// # Errors
+/// As of [`inspect`].
+pub async fn marks(url: &str) -> Result<Marks, StoreError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => super::postgres::marks(url).await,
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => super::sqlite::marks(url).await,
         _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
     }
 }

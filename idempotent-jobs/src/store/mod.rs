@@ -60,7 +60,9 @@ pub use self::attempts::{Attempted, Note, Taken, Taking, Tried};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
-pub use self::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, inspect};
+pub use self::inspect::{
+    Contents, Count, Database, Lanes, MOST, Marks, Outbox, Owners, RecordedJob, Tables, inspect, marks, standing,
+};
 pub use self::letters::{
     Again, Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
     Requested, Unkeyed, open_letters,

@@ -55,6 +55,22 @@ macro_rules! job {
     };
 }
 
+/// The same, whose later messages wait behind one that died.
+macro_rules! lined {
+    ($name:ident, $tx:ident, $effect:ident) => {
+        #[idempotent_job(topic = "operated", key = "id", retries = 0, on_exhausted = park, park_limit = 2)]
+        async fn $name(tx: &mut $tx, work: Work, meta: Meta, State(mended): State<Mended>) -> JobResult {
+            $effect(tx, stringify!($name), work.id, &meta).await?;
+            if work.fails && !mended.0.load(Ordering::SeqCst) {
+                return Err("the handler says no".into());
+            }
+            Ok(())
+        }
+    };
+}
+
+lined!(lined_sqlite, SqliteTx, effect_sqlite);
+lined!(lined_postgres, PgTx, effect_pg);
 job!(operated_sqlite, SqliteTx, effect_sqlite);
 job!(operated_postgres, PgTx, effect_pg);
 

@@ -107,6 +107,7 @@ pub fn are_chosen_before_they_are_changed(kind: Kind) {
     world.tool(2, &["dead-letters", "skip", "--state", "all"]).says(&["name a state"]);
     world.tool(2, &["dead-letters", "list", "--state", "dead"]).says(&["`dead` is no state of a dead letter"]);
     world.tool(2, &["dead-letters", "list", "--older-than", "5"]).says(&["`5` is no duration"]);
+    tests::wait_for(idempotent_jobs::outbox::migrate(world.database.url())).expect("the tables can be made");
     world.tool(2, &["dead-letters", "show", "7"]).says(&["there is no dead letter 7"]);
     world.tool(0, &["dead-letters", "list"]).says(&["no dead letter fits", "--state all"]);
 }

@@ -5,5 +5,6 @@ pub mod health;
 pub mod jobs;
 pub mod letters;
 pub mod outbox;
+pub mod parked;
 pub mod status;
 pub mod trace;

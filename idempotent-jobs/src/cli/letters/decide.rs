@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::text::parse_age;
 use super::which::Which;
 use super::{End, Out, Trouble, wait};
-use crate::dead_letters::{Answer, DeadLetters, Foreseen};
+use crate::dead_letters::{Answer, DeadLetters, Foreseen, LetterState};
 
 pub(super) const REDRIVE: &str = "\
 A worker that runs the job takes a requested letter within a second or so, if one is running. Run again twice
@@ -164,6 +164,9 @@ fn tell(
         }
         let words = match answer {
             Answer::Done => format!("{done}{}", foreseen.map(|(_, words)| format!("; {words}")).unwrap_or_default()),
+            Answer::Stands(LetterState::Parked) => {
+                "left as it is: it is parked, and follows the one it waits behind: `dead-letters parked`".to_owned()
+            }
             Answer::Stands(state) => format!("left as it is: it is {state}"),
             Answer::Unknown => "there is no such dead letter".to_owned(),
         };

@@ -2,6 +2,7 @@
 
 mod decide;
 mod export;
+mod parked;
 mod show;
 mod wait;
 mod which;
@@ -9,8 +10,9 @@ mod which;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+pub(super) use self::parked::object as lane_object;
 use self::which::Which;
-use super::{End, Out, Trouble, database_url, text};
+use super::{End, Out, Trouble, current, database_url, text};
 use crate::dead_letters::{DeadLetter, DeadLetters};
 
 /// What to do with dead letters.
@@ -25,6 +27,9 @@ pub(super) enum Command {
     Redrive(decide::Redrive),
     /// Sets them aside for good: their messages are not run, unless they are redriven later by number
     Skip(decide::Skip),
+    /// Lists lanes: messages that are kept in order behind a dead letter (`on_exhausted = park`)
+    #[command(after_help = parked::PARKED)]
+    Parked(parked::Parked),
     /// Writes them whole as JSON, one a line, with payloads and headers in hex
     Export(export::Export),
 }
@@ -44,12 +49,15 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
     if let Command::Redrive(decide::Redrive { asked, .. }) | Command::Skip(decide::Skip { asked }) = &command {
         asked.check()?;
     }
-    let letters = DeadLetters::connect(&database_url()?).await?;
+    let url = database_url()?;
+    current(&url).await?;
+    let letters = DeadLetters::connect(&url).await?;
     match command {
         Command::List(args) => list(&args, &letters, out).await,
         Command::Show(args) => show::show(&args, &letters, out).await,
         Command::Redrive(args) => decide::redrive(&args, &letters, out).await,
         Command::Skip(args) => decide::skip(&args, &letters, out).await,
+        Command::Parked(args) => parked::parked(&args, &letters, out).await,
         Command::Export(args) => export::export(&args, &letters, out).await,
     }
 }

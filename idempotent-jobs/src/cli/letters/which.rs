@@ -26,7 +26,7 @@ pub(super) struct Which {
     /// Only of this dedup key in its text form: '["A1","charge"]'
     #[arg(long)]
     key: Option<String>,
-    /// Only in this state: open (the default), requested, redriven, skipped; all is any
+    /// Only in this state: open (the default), requested, redriven, skipped, parked; all is any
     #[arg(long)]
     state: Option<Wanted>,
     /// Only those that died longer ago than this: 90s, 15m, 2h, 7d

@@ -32,7 +32,7 @@ pub enum OnMissingKeys {
 
 /// What is done about a partition.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// The row as it is to be.
     pub row: Watermark,
     /// The first offset to read.
@@ -43,7 +43,7 @@ pub(super) struct Decision {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(crate) enum Finding {
     /// The database does not have what was done up to `to`.
     LostHistory { from: i64, to: i64 },
     /// The group has no committed offset any more.
@@ -68,6 +68,47 @@ impl Finding {
             Self::MovedAhead { .. } => "moved_ahead",
             Self::KeysPurged { .. } => "keys_purged",
             Self::OtherDatabase { .. } => "other_database",
+        }
+    }
+}
+
+impl Finding {
+    /// Whether nothing was lost, and reading goes on as somebody meant it.
+    pub fn is_mild(&self) -> bool {
+        matches!(self, Self::OffsetMissing { .. } | Self::MovedAhead { .. })
+    }
+
+    /// Whether it may be found for a moment of a partition on which a worker works.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::KeysPurged { .. })
+    }
+
+    /// What to do.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::LostHistory { .. } => {
+                "a worker reads them again at its next assignment; find out which copy was put in \
+                 place of the database, and whether anything outside of it was done twice"
+                    .to_owned()
+            }
+            Self::OffsetMissing { .. } => "nothing: a worker goes on there. Raise the brokers' \
+                 `offsets.retention.minutes` if the group rests for longer than that"
+                .to_owned(),
+            Self::Recreated { .. } => {
+                "nothing, if that was meant: a worker reads the new log from its start".to_owned()
+            }
+            Self::MovedAhead { from, .. } => format!(
+                "nothing, if that was meant; otherwise stop the workers and set the group's offset back to {from} with \
+                 `kafka-consumer-groups.sh --reset-offsets`"
+            ),
+            Self::OtherDatabase { committed, began } => format!(
+                "to do them in this database too, set the group's offset to {began} with `kafka-consumer-groups.sh \
+                 --reset-offsets`, and to leave them out, to {committed}; or take another group"
+            ),
+            Self::KeysPurged { purged_to, .. } => format!(
+                "set the group's offset to {purged_to} or above with `kafka-consumer-groups.sh --reset-offsets`, or, where it \
+                 does no harm to do them again, `Worker::builder().on_missing_keys(OnMissingKeys::Report)`"
+            ),
         }
     }
 }
@@ -110,7 +151,7 @@ impl fmt::Display for Finding {
 }
 
 /// Decides where the partition is read from and what its row says. An error ends the worker.
-pub(super) fn decide(
+pub(crate) fn decide(
     row: Option<&Watermark>,
     facts: &Facts,
     lineage: &str,
@@ -144,18 +185,7 @@ pub(super) fn mark(row: &Watermark, lineage: &str) -> String {
 
 fn refusal(partition: &Partition, finding: &Finding) -> String {
     let Partition { topic, number } = partition;
-    let advice = match finding {
-        Finding::OtherDatabase { committed, began } => format!(
-            "to do them in this database too, set the group's offset to {began} with `kafka-consumer-groups.sh \
-             --reset-offsets`, and to leave them out, to {committed}; or take another group"
-        ),
-        Finding::KeysPurged { purged_to, .. } => format!(
-            "set the group's offset to {purged_to} or above with `kafka-consumer-groups.sh --reset-offsets`, or, where it \
-             does no harm to do them again, `Worker::builder().on_missing_keys(OnMissingKeys::Report)`"
-        ),
-        _ => String::new(),
-    };
-    format!("topic {topic}, partition {number}: {finding}: {advice}")
+    format!("topic {topic}, partition {number}: {finding}: {}", finding.advice())
 }
 
 impl Decision {

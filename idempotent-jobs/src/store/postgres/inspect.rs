@@ -1,13 +1,16 @@
 //! A look at PostgreSQL.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
-use super::{migrate, open};
+use super::{migrate, open, parked, watermarks};
 use crate::store::StoreError;
-use crate::store::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, indexes, tables};
+use crate::store::inspect::{
+    Contents, Count, Database, Lanes, MOST, Marks, NAMED, Outbox, Owners, RecordedJob, Tables, indexes, tables,
+};
 use crate::store::slots::{ANSWER, connect, part, within};
+use crate::store::watermarks::WatermarkSql as _;
 
 const DOING: &str = "looking at the database";
 
@@ -39,6 +42,40 @@ pub(in crate::store) async fn inspect(url: &str) -> Result<Database, StoreError>
     look.await.map_err(|error| open::at(&place, error))
 }
 
+pub(in crate::store) async fn standing(url: &str) -> Result<Tables, StoreError> {
+    let options = open::options(url)?;
+    let look = async {
+        let mut conn = connect::<Postgres>(&options).await?;
+        let standing = within(ANSWER, DOING, async { Ok(stands(&mut conn).await) }).await;
+        part::<Postgres>(conn).await;
+        standing
+    };
+    look.await.map_err(|error| open::at(&open::place(&options), error))
+}
+
+async fn stands(conn: &mut PgConnection) -> Tables {
+    match migrate::applied(conn).await {
+        Ok(applied) => tables(&migrate::KNOWN, applied.as_deref()),
+        Err(error) => Tables::Refused(migrate::failed(error).to_string()),
+    }
+}
+
+pub(in crate::store) async fn marks(url: &str) -> Result<Marks, StoreError> {
+    let options = open::options(url)?;
+    let look = async {
+        let mut conn = connect::<Postgres>(&options).await?;
+        let read = within(ANSWER, DOING, async { marked(&mut conn).await.map_err(failed) }).await;
+        part::<Postgres>(conn).await;
+        read
+    };
+    look.await.map_err(|error| open::at(&open::place(&options), error))
+}
+
+async fn marked(conn: &mut PgConnection) -> Result<Marks, Error> {
+    let lineage = Postgres::lineage(conn).await?;
+    Ok(Marks { lineage, rows: watermarks::all(conn).await? })
+}
+
 fn failed(error: Error) -> StoreError {
     StoreError::driver::<Postgres>(DOING, error)
 }
@@ -67,10 +104,7 @@ async fn look(conn: &mut PgConnection, other: &mut PgConnection, place: String) 
     };
     database.settings = NAMES.into_iter().zip(values).collect();
     database.skew = Some(skew(conn).await.map_err(failed)?);
-    database.tables = match migrate::applied(conn).await {
-        Ok(applied) => tables(&migrate::KNOWN, applied.as_deref()),
-        Err(error) => Tables::Refused(migrate::failed(error).to_string()),
-    };
+    database.tables = stands(conn).await;
     if matches!(database.tables, Tables::Current(_)) {
         database.contents = Some(contents(conn).await?);
     }
@@ -130,7 +164,57 @@ async fn read(conn: &mut PgConnection) -> Result<Contents, Error> {
         relays: u64::try_from(relays).unwrap_or(0),
         open: count(conn, "dead_letters", "died_at", "open").await?,
         requested: count(conn, "dead_letters", "died_at", "requested").await?,
+        lanes: lanes(conn).await?,
+        attempts: attempts(conn).await?,
+        owners: owners(conn).await?,
+        sweeps: sweeps(conn).await?,
     })
+}
+
+async fn lanes(conn: &mut PgConnection) -> Result<Lanes, Error> {
+    let sql = format!(
+        "SELECT count(*), (extract(epoch FROM pg_catalog.clock_timestamp() - min(since)) * 1000)::bigint, coalesce(sum(waiting), 0)::bigint, count(full_since) \
+         FROM (SELECT since, waiting, full_since FROM idempotent_jobs.parked LIMIT {MOST}) AS rows"
+    );
+    let (rows, oldest, waiting, full): (i64, Option<i64>, i64, i64) =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut *conn).await?;
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    let first = if rows > 0 { parked::pressing(conn, NAMED).await? } else { Vec::new() };
+    Ok(Lanes { all: Count::new(rows, oldest), waiting: number(waiting), full: number(full), first })
+}
+
+async fn attempts(conn: &mut PgConnection) -> Result<Count, Error> {
+    let sql = format!(
+        "SELECT count(*), (extract(epoch FROM pg_catalog.clock_timestamp() - min(changed_at)) * 1000)::bigint \
+         FROM (SELECT changed_at FROM idempotent_jobs.attempts LIMIT {MOST}) AS rows"
+    );
+    let (rows, oldest): (i64, Option<i64>) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(conn).await?;
+    Ok(Count::new(rows, oldest))
+}
+
+async fn owners(conn: &mut PgConnection) -> Result<Vec<Owners>, Error> {
+    let rows: Vec<(String, i64, Option<i64>, i64)> = sqlx::query_as(
+        "SELECT \"group\", count(*), (extract(epoch FROM pg_catalog.clock_timestamp() - min(since)) * 1000)::bigint, \
+         coalesce(sum(CASE WHEN deaths > 0 THEN 1 ELSE 0 END), 0)::bigint \
+         FROM idempotent_jobs.owners GROUP BY \"group\" ORDER BY \"group\"",
+    )
+    .fetch_all(conn)
+    .await?;
+    let owners = |(group, rows, oldest, deadly): (_, _, _, i64)| Owners {
+        group,
+        partitions: Count::new(rows, oldest),
+        deadly: u64::try_from(deadly).unwrap_or(0),
+    };
+    Ok(rows.into_iter().map(owners).collect())
+}
+
+async fn sweeps(conn: &mut PgConnection) -> Result<Vec<(String, Duration)>, Error> {
+    let rows: Vec<(String, i64)> =
+        sqlx::query_as("SELECT \"group\", (extract(epoch FROM pg_catalog.clock_timestamp() - swept_at) * 1000)::bigint FROM idempotent_jobs.sweeps ORDER BY \"group\"")
+            .fetch_all(conn)
+            .await?;
+    let ago = |(group, millis): (_, i64)| (group, Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+    Ok(rows.into_iter().map(ago).collect())
 }
 
 /// The words are ours.

@@ -28,7 +28,7 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgTransactionManager};
 use sqlx::{Error, Executor, PgConnection, Postgres, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
-pub(in crate::store) use self::inspect::inspect;
+pub(in crate::store) use self::inspect::{inspect, marks, standing};
 pub use self::migrate::migrations_sql;
 pub use self::operate::PostgresOperate;
 pub use self::relay::PostgresRelay;

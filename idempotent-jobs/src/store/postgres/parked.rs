@@ -13,6 +13,24 @@ const PATIENCE: &str = "200";
 
 type Row = (String, String, String, i32, i64, Option<Vec<u8>>, i32, i64, Option<i64>);
 
+/// Lanes as [`lane`] reads them.
+macro_rules! lanes {
+    () => {
+        "SELECT p.job, p.\"group\", p.topic, p.partition, p.head, d.message_key, p.waiting, \
+         (extract(epoch FROM p.since) * 1000)::bigint, (extract(epoch FROM p.full_since) * 1000)::bigint \
+         FROM idempotent_jobs.parked p JOIN idempotent_jobs.dead_letters d ON d.id = p.head "
+    };
+}
+
+/// So many lanes: full ones first, then by age.
+pub(super) async fn pressing(conn: &mut PgConnection, limit: i64) -> Result<Vec<ParkedLane>, Error> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(lanes!(), "ORDER BY p.full_since IS NULL, p.id LIMIT $1"))
+        .bind(limit)
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(lane).collect())
+}
+
 impl ParkSql for Postgres {
     async fn make_lane(conn: &mut PgConnection, death: &Death<'_>, lane: &[u8; 32]) -> Result<Option<i64>, Error> {
         let at = &death.message.coordinates;
@@ -182,13 +200,7 @@ impl ParkSql for Postgres {
     }
 
     async fn lanes(conn: &mut PgConnection) -> Result<Vec<ParkedLane>, Error> {
-        let rows: Vec<Row> = sqlx::query_as(
-            "SELECT p.job, p.\"group\", p.topic, p.partition, p.head, d.message_key, p.waiting, \
-             (extract(epoch FROM p.since) * 1000)::bigint, (extract(epoch FROM p.full_since) * 1000)::bigint \
-             FROM idempotent_jobs.parked p JOIN idempotent_jobs.dead_letters d ON d.id = p.head ORDER BY p.id",
-        )
-        .fetch_all(conn)
-        .await?;
+        let rows: Vec<Row> = sqlx::query_as(concat!(lanes!(), "ORDER BY p.id")).fetch_all(conn).await?;
         Ok(rows.into_iter().map(lane).collect())
     }
 

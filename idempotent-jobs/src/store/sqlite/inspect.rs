@@ -1,24 +1,24 @@
 //! A look at SQLite.
 
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Error, Sqlite, SqliteConnection};
 
-use super::{migrate, open};
+use super::{migrate, open, parked, watermarks};
 use crate::store::StoreError;
-use crate::store::inspect::{Contents, Count, Database, MOST, Outbox, RecordedJob, Tables, indexes, tables};
+use crate::store::inspect::{
+    Contents, Count, Database, Lanes, MOST, Marks, NAMED, Outbox, Owners, RecordedJob, Tables, indexes, tables,
+};
 use crate::store::slots::{ANSWER, connect, part, within};
+use crate::store::watermarks::WatermarkSql as _;
 
 const DOING: &str = "looking at the database";
 
 pub(in crate::store) async fn inspect(url: &str) -> Result<Database, StoreError> {
-    let options = SqliteConnectOptions::from_str(url).map_err(|error| {
-        StoreError::lasting("reading DATABASE_URL", format!("not of the form sqlite://path/to/file.db: {error}"))
-    })?;
-    let path = options.get_filename().to_owned();
-    // A look makes no file.
-    let options = options.create_if_missing(false).busy_timeout(open::BUSY);
+    let (options, path) = options(url)?;
     let look = async {
         let mut conn = connect::<Sqlite>(&options).await?;
         let place = format!("SQLite file `{}`", path.display());
@@ -27,6 +27,42 @@ pub(in crate::store) async fn inspect(url: &str) -> Result<Database, StoreError>
         seen
     };
     look.await.map_err(|error| open::at(&path, error))
+}
+
+/// A look makes no file.
+fn options(url: &str) -> Result<(SqliteConnectOptions, PathBuf), StoreError> {
+    let options = SqliteConnectOptions::from_str(url).map_err(|error| {
+        StoreError::lasting("reading DATABASE_URL", format!("not of the form sqlite://path/to/file.db: {error}"))
+    })?;
+    let path = options.get_filename().to_owned();
+    Ok((options.create_if_missing(false).busy_timeout(open::BUSY), path))
+}
+
+pub(in crate::store) async fn standing(url: &str) -> Result<Tables, StoreError> {
+    let (options, path) = options(url)?;
+    let look = async {
+        let mut conn = connect::<Sqlite>(&options).await?;
+        let applied = within(ANSWER, DOING, async { migrate::applied(&mut conn).await.map_err(failed) }).await;
+        part::<Sqlite>(conn).await;
+        Ok(tables(&migrate::KNOWN, applied?.as_deref()))
+    };
+    look.await.map_err(|error| open::at(&path, error))
+}
+
+pub(in crate::store) async fn marks(url: &str) -> Result<Marks, StoreError> {
+    let (options, path) = options(url)?;
+    let look = async {
+        let mut conn = connect::<Sqlite>(&options).await?;
+        let read = within(ANSWER, DOING, async { marked(&mut conn).await.map_err(failed) }).await;
+        part::<Sqlite>(conn).await;
+        read
+    };
+    look.await.map_err(|error| open::at(&path, error))
+}
+
+async fn marked(conn: &mut SqliteConnection) -> Result<Marks, Error> {
+    let lineage = Sqlite::lineage(conn).await?;
+    Ok(Marks { lineage, rows: watermarks::all(conn).await? })
 }
 
 fn failed(error: Error) -> StoreError {
@@ -79,7 +115,57 @@ async fn read(conn: &mut SqliteConnection) -> Result<Contents, Error> {
         relays: u64::try_from(relays).unwrap_or(0),
         open: count(conn, "dead_letters", "died_at", "open").await?,
         requested: count(conn, "dead_letters", "died_at", "requested").await?,
+        lanes: lanes(conn).await?,
+        attempts: attempts(conn).await?,
+        owners: owners(conn).await?,
+        sweeps: sweeps(conn).await?,
     })
+}
+
+async fn lanes(conn: &mut SqliteConnection) -> Result<Lanes, Error> {
+    let sql = format!(
+        "SELECT count(*), CAST((julianday('now') - julianday(min(since))) * 86400000 AS INTEGER), coalesce(sum(waiting), 0), count(full_since) \
+         FROM (SELECT since, waiting, full_since FROM main.idempotent_jobs_parked LIMIT {MOST})"
+    );
+    let (rows, oldest, waiting, full): (i64, Option<i64>, i64, i64) =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut *conn).await?;
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    let first = if rows > 0 { parked::pressing(conn, NAMED).await? } else { Vec::new() };
+    Ok(Lanes { all: Count::new(rows, oldest), waiting: number(waiting), full: number(full), first })
+}
+
+async fn attempts(conn: &mut SqliteConnection) -> Result<Count, Error> {
+    let sql = format!(
+        "SELECT count(*), CAST((julianday('now') - julianday(min(changed_at))) * 86400000 AS INTEGER) \
+         FROM (SELECT changed_at FROM main.idempotent_jobs_attempts LIMIT {MOST})"
+    );
+    let (rows, oldest): (i64, Option<i64>) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(conn).await?;
+    Ok(Count::new(rows, oldest))
+}
+
+async fn owners(conn: &mut SqliteConnection) -> Result<Vec<Owners>, Error> {
+    let rows: Vec<(String, i64, Option<i64>, i64)> = sqlx::query_as(
+        "SELECT \"group\", count(*), CAST((julianday('now') - julianday(min(since))) * 86400000 AS INTEGER), \
+         coalesce(sum(CASE WHEN deaths > 0 THEN 1 ELSE 0 END), 0) \
+         FROM main.idempotent_jobs_owners GROUP BY \"group\" ORDER BY \"group\"",
+    )
+    .fetch_all(conn)
+    .await?;
+    let owners = |(group, rows, oldest, deadly): (_, _, _, i64)| Owners {
+        group,
+        partitions: Count::new(rows, oldest),
+        deadly: u64::try_from(deadly).unwrap_or(0),
+    };
+    Ok(rows.into_iter().map(owners).collect())
+}
+
+async fn sweeps(conn: &mut SqliteConnection) -> Result<Vec<(String, Duration)>, Error> {
+    let rows: Vec<(String, i64)> =
+        sqlx::query_as("SELECT \"group\", CAST((julianday('now') - julianday(swept_at)) * 86400000 AS INTEGER) FROM main.idempotent_jobs_sweeps ORDER BY \"group\"")
+            .fetch_all(conn)
+            .await?;
+    let ago = |(group, millis): (_, i64)| (group, Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+    Ok(rows.into_iter().map(ago).collect())
 }
 
 /// The words are ours.

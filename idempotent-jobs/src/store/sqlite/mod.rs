@@ -27,7 +27,7 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteError};
 use sqlx::{Error, Executor, SqlStr, Sqlite, SqliteConnection};
 
-pub(in crate::store) use self::inspect::inspect;
+pub(in crate::store) use self::inspect::{inspect, marks, standing};
 pub use self::migrate::migrations_sql;
 pub use self::operate::SqliteOperate;
 pub use self::relay::SqliteRelay;

@@ -12,6 +12,24 @@ const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
 type Row = (String, String, String, i32, i64, Option<Vec<u8>>, i64, i64, Option<i64>);
 
+/// Lanes as [`lane`] reads them.
+macro_rules! lanes {
+    () => {
+        "SELECT p.job, p.\"group\", p.topic, p.\"partition\", p.head, d.message_key, p.waiting, \
+         CAST(strftime('%s', p.since) AS INTEGER) * 1000, CAST(strftime('%s', p.full_since) AS INTEGER) * 1000 \
+         FROM main.idempotent_jobs_parked p JOIN main.idempotent_jobs_dead_letters d ON d.id = p.head "
+    };
+}
+
+/// So many lanes: full ones first, then by age.
+pub(super) async fn pressing(conn: &mut SqliteConnection, limit: i64) -> Result<Vec<ParkedLane>, Error> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(lanes!(), "ORDER BY p.full_since IS NULL, p.id LIMIT $1"))
+        .bind(limit)
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(lane).collect())
+}
+
 impl ParkSql for Sqlite {
     async fn make_lane(conn: &mut SqliteConnection, death: &Death<'_>, lane: &[u8; 32]) -> Result<Option<i64>, Error> {
         let at = &death.message.coordinates;
@@ -179,13 +197,7 @@ impl ParkSql for Sqlite {
     }
 
     async fn lanes(conn: &mut SqliteConnection) -> Result<Vec<ParkedLane>, Error> {
-        let rows: Vec<Row> = sqlx::query_as(
-            "SELECT p.job, p.\"group\", p.topic, p.\"partition\", p.head, d.message_key, p.waiting, \
-             CAST(strftime('%s', p.since) AS INTEGER) * 1000, CAST(strftime('%s', p.full_since) AS INTEGER) * 1000 \
-             FROM main.idempotent_jobs_parked p JOIN main.idempotent_jobs_dead_letters d ON d.id = p.head ORDER BY p.id",
-        )
-        .fetch_all(conn)
-        .await?;
+        let rows: Vec<Row> = sqlx::query_as(concat!(lanes!(), "ORDER BY p.id")).fetch_all(conn).await?;
         Ok(rows.into_iter().map(lane).collect())
     }
 

@@ -107,3 +107,18 @@ impl WatermarkSql for Sqlite {
 fn json(rows: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string(rows).map_err(|error| Error::Encode(Box::new(error)))
 }
+
+/// The rows of all groups.
+pub(super) async fn all(conn: &mut SqliteConnection) -> Result<Vec<(String, Watermark)>, Error> {
+    type Row = (String, String, i32, Option<String>, i64, i64, i64);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT \"group\", topic, \"partition\", topic_id, began, \"offset\", purged_to \
+         FROM main.idempotent_jobs_watermarks ORDER BY \"group\", topic, \"partition\"",
+    )
+    .fetch_all(conn)
+    .await?;
+    let row = |(group, topic, partition, topic_id, began, offset, purged_to): Row| {
+        (group, Watermark { topic: topic.into(), partition, topic_id, began, offset, purged_to })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
