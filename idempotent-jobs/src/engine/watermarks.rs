@@ -339,7 +339,8 @@ impl<S: Store> Engine<S> {
         self.watermarks.state().stock = true;
     }
 
-    /// Forgets what is known of a partition in this epoch. Those that run end in an old one.
+    /// Forgets what is known of a partition in this epoch. Those that run end in an old one. What the consumer's
+    /// thread still hands over, until it hears of this, is not taken: it lies behind what is read again.
     fn doubt(&self, partition: &Partition, epoch: Option<u64>) {
         let mut lanes = self.lanes();
         let current = lanes.epoch(partition);
@@ -347,6 +348,7 @@ impl<S: Store> Engine<S> {
             return;
         }
         lanes.assign(partition);
+        lanes.drain(partition);
         drop(lanes);
         self.watermarks.state().doubted.push(partition.clone());
         self.rest.notify_all();
