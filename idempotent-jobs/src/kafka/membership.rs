@@ -239,8 +239,16 @@ impl Membership {
 /// How long a commit is waited for where nothing else can go on.
 const COMMIT_WAIT: Duration = Duration::from_secs(5);
 
+/// Those with a mark: an offset without one would be taken for one that a person set. A partition has none
+/// while its position is in doubt.
+pub(super) fn marked(mut positions: Vec<Position>, marks: &Marks) -> Vec<Position> {
+    positions.retain(|position| marks.contains_key(&position.partition));
+    positions
+}
+
 /// The last commit of partitions that are given up.
 pub(super) fn commit_and_wait(consumer: &BaseConsumer<Membership>, positions: Vec<Position>, marks: &Marks) {
+    let positions = marked(positions, marks);
     if positions.is_empty() {
         return;
     }
@@ -376,6 +384,20 @@ mod tests {
     use rdkafka::error::RDKafkaErrorCode as Code;
 
     use super::*;
+
+    #[test]
+    fn a_position_in_doubt_is_not_committed() {
+        let partition = |number| Partition { topic: "orders".into(), number };
+        let mut state = State::default();
+        for number in 0..2 {
+            state.begun.insert(partition(number), Start { offset: 3, mark: "mark".into() });
+        }
+        state.doubt(&partition(0));
+        let positions = (0..2).map(|number| Position { partition: partition(number), offset: 7 }).collect();
+        let committed: Vec<i32> =
+            marked(positions, &state.marks()).iter().map(|position| position.partition.number).collect();
+        assert_eq!(committed, [1]);
+    }
 
     #[test]
     fn a_partition_whose_commit_is_refused_takes_no_other_with_it() {
