@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) facts: BTreeMap<Partition, Facts>,
     /// Where the logs start, as their facts said.
     pub(super) starts: BTreeMap<Partition, i64>,
-    /// Where those began of which it is known.
+    /// Where those began, or were assigned again, of which it is known.
     pub(super) begun: BTreeMap<Partition, Start>,
     /// Those that librdkafka is to be told where to begin, whatever it believes.
     pub(super) astray: BTreeSet<Partition>,
@@ -147,6 +147,7 @@ impl State {
         self.reset.remove(partition);
         self.facts.remove(partition);
         self.begun.remove(partition);
+        self.next.remove(partition);
     }
 
     fn forget(&mut self, partitions: &[Partition]) {
@@ -162,8 +163,19 @@ impl State {
         self.restarted(partitions);
     }
 
+    /// All of these were assigned again: those of `again` where they begin, the others where they were.
+    pub(super) fn assigned_again(&mut self, all: &[Partition], again: &[Partition]) {
+        for partition in all.iter().filter(|partition| !again.contains(partition)) {
+            // Maybe nothing is delivered of it before the next time.
+            if let (Some(next), Some(start)) = (self.next.get(partition), self.begun.get_mut(partition)) {
+                start.offset = *next;
+            }
+        }
+        self.restarted(all);
+    }
+
     /// What was delivered of these partitions is no more to come, nor are answers to earlier commits.
-    pub(super) fn restarted(&mut self, partitions: &[Partition]) {
+    fn restarted(&mut self, partitions: &[Partition]) {
         self.rebalances += 1;
         for partition in partitions {
             self.paused.remove(partition);

@@ -187,7 +187,7 @@ impl Poller {
         } else {
             self.consumer.assign(&offsets)?;
         }
-        self.membership().state().restarted(&all);
+        self.membership().state().assigned_again(&all, again);
         Ok(())
     }
 
@@ -221,4 +221,27 @@ fn offsets(state: &State, all: &[Partition], again: &[Partition]) -> KafkaResult
         offsets.add_partition_offset(&partition.topic, partition.number, offset)?;
     }
     Ok(offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::Start;
+
+    #[test]
+    fn one_that_is_idle_stays_where_it_is_however_often_others_are_assigned_again() {
+        let all: Vec<Partition> = (0..2).map(|number| Partition { topic: "orders".into(), number }).collect();
+        let mut state = State::default();
+        for partition in &all {
+            state.begun.insert(partition.clone(), Start { offset: 5, mark: "mark".into() });
+            state.next.insert(partition.clone(), 9);
+        }
+        for _ in 0..2 {
+            let offsets = offsets(&state, &all, &all[..1]).expect("these are offsets");
+            let offsets: Vec<Offset> = offsets.elements().iter().map(|element| element.offset()).collect();
+            assert_eq!(offsets, [Offset::Offset(5), Offset::Offset(9)]);
+            state.assigned_again(&all, &all[..1]);
+            assert!(state.flowing().is_empty(), "nothing of them was delivered yet");
+        }
+    }
 }
