@@ -5,22 +5,25 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaResult;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 use super::membership::list;
+use super::native::TopicId;
 use super::{Facts, Partition, gaps, native};
 
 /// A committed offset and what was left beside it.
 type Committed = Option<(i64, String)>;
 
-/// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all of them together; where a log's start is not said, one by one. No such look is begun after half
-/// of `budget`, and no question takes longer than that: partitions for which there is no time are left
-/// out, but never all of them.
+/// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all together
+/// that are asked for the first of their `times`; where a log's start is not said, one by one. No such look is begun
+/// after half of `budget`, and no question takes longer than that: partitions for which there is no time are left
+/// out, but never all of them. Where no broker says whether the topic has an id, nothing is known of a partition: it
+/// may be one of a topic that was made anew.
 pub(super) fn gather<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &[Partition],
     latest: bool,
-    together: impl Fn(&Partition) -> bool,
+    times: impl Fn(&Partition) -> u32,
     doubted: &BTreeSet<Partition>,
     budget: Duration,
 ) -> Vec<(Partition, KafkaResult<Facts>)> {
@@ -32,10 +35,10 @@ pub(super) fn gather<C: ConsumerContext>(
     let needs_end = |at: &Partition| doubted.contains(at) || !matches!(committed.get(at), Some(Ok(Some(_))));
     let needed: BTreeSet<&Partition> = partitions.iter().filter(|at| needs_end(at)).collect();
     // One that could not be looked at would cost the answer for all.
-    let wanted = || partitions.iter().filter(|at| together(at));
+    let wanted = || partitions.iter().filter(|at| times(at) == 0);
     let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, budget);
     let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, budget);
-    let ids = ids(consumer, partitions, budget);
+    let ids = ids(consumer, partitions, partitions.iter().map(&times).max().unwrap_or(0), budget);
     let (mut found, mut looked) = (Vec::new(), false);
     let mut committed = committed;
     for partition in partitions {
@@ -49,8 +52,9 @@ pub(super) fn gather<C: ConsumerContext>(
         };
         let committed = committed.remove(partition).unwrap_or(Ok(None));
         let facts = bounds.and_then(|(start, end)| {
-            let topic_id = ids.get(&*partition.topic).cloned();
-            Ok(Facts { partition: partition.clone(), committed: committed?, start, end, topic_id, latest })
+            let committed = committed?;
+            let topic_id = answered(ids.get(&*partition.topic))?;
+            Ok(Facts { partition: partition.clone(), committed, start, end, topic_id, latest })
         });
         found.push((partition.clone(), facts));
     }
@@ -69,21 +73,30 @@ fn alone<C: ConsumerContext>(
     Ok((start, end))
 }
 
+/// Asks the broker that librdkafka would ask, if it knows one; at later `times` another: that one may not answer.
 fn ids<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &[Partition],
+    times: u32,
     budget: Duration,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, TopicId> {
     let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
     topics.sort_unstable();
     topics.dedup();
     let client = consumer.client().native_ptr();
     let mut broker = None;
-    if native::controller(client) <= 0 {
+    if times > 0 || native::controller(client) <= 0 {
         let metadata = consumer.fetch_metadata(topics.first().copied(), budget);
-        broker = metadata.ok().and_then(|metadata| metadata.brokers().first().map(|broker| broker.id()));
+        broker =
+            metadata.ok().and_then(|metadata| metadata.brokers().iter().map(|it| it.id()).cycle().nth(times as usize));
     }
     native::topic_ids(client, broker, &topics, budget)
+}
+
+/// No answer is not the same as no id.
+fn answered(id: Option<&TopicId>) -> KafkaResult<Option<String>> {
+    let id = id.cloned().unwrap_or(Err(RDKafkaErrorCode::OperationTimedOut));
+    id.map_err(KafkaError::MetadataFetch)
 }
 
 /// The committed offset of each partition, if it has one.
@@ -102,4 +115,22 @@ fn committed<C: ConsumerContext>(
         (Partition { topic: element.topic().into(), number: element.partition() }, offset)
     });
     Ok(offsets.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::faults::Fault;
+
+    #[test]
+    fn a_topic_without_an_id_is_told_from_one_whose_id_nobody_says() {
+        assert_eq!(answered(Some(&Ok(Some("a".to_owned())))), Ok(Some("a".to_owned())));
+        assert_eq!(answered(Some(&Ok(None))), Ok(None));
+        for silent in [None, Some(&Err(RDKafkaErrorCode::OperationTimedOut))] {
+            let error = answered(silent).expect_err("nobody answered");
+            assert_eq!(gaps::fault(&error), Fault::Passing);
+        }
+        let gone = answered(Some(&Err(RDKafkaErrorCode::UnknownTopicOrPartition))).expect_err("it is gone");
+        assert_eq!(gaps::fault(&gone), Fault::Missing);
+    }
 }

@@ -59,9 +59,9 @@ impl Poller {
             return;
         }
         due.sort_by_key(|partition| self.later.times(partition));
-        let together = |at: &Partition| self.later.times(at) == 0;
+        let times = |at: &Partition| self.later.times(at);
         let doubted = self.membership().state().astray.clone();
-        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, together, &doubted, self.look) {
+        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, times, &doubted, self.look) {
             match found {
                 Ok(facts) => _ = self.membership().state().facts.insert(partition, facts),
                 Err(error) => self.look_again(&partition, &error),
