@@ -14,11 +14,15 @@ use super::{Facts, Partition, gaps, native};
 /// A committed offset and what was left beside it.
 type Committed = Option<(i64, String)>;
 
+/// How often a partition is asked for together with others, before it is believed to cost the answer for all: what
+/// failed the first time may have been a question that was for all of them.
+const TOGETHER: u32 = 2;
+
 /// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all together
-/// that are asked for the first of their `times`; where a log's start is not said, one by one. No such look is begun
-/// after half of `budget`, and no question takes longer than that: partitions for which there is no time are left
-/// out, but never all of them. Where no broker says whether the topic has an id, nothing is known of a partition: it
-/// may be one of a topic that was made anew.
+/// that were not asked for often; where a log's start is not said, one by one. No such look is begun after half of
+/// `budget`, no question takes longer than that, and all together no longer than twice the budget: partitions for
+/// which there is no time are left out, but never all of them. Where no broker says whether the topic has an id,
+/// nothing is known of a partition: it may be one of a topic that was made anew.
 pub(super) fn gather<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &[Partition],
@@ -27,18 +31,19 @@ pub(super) fn gather<C: ConsumerContext>(
     doubted: &BTreeSet<Partition>,
     budget: Duration,
 ) -> Vec<(Partition, KafkaResult<Facts>)> {
-    let (began, budget) = (Instant::now(), budget / 2);
-    let committed = match committed(consumer, partitions, budget) {
+    let (began, all, budget) = (Instant::now(), 2 * budget, budget / 2);
+    let left = || budget.min(all.saturating_sub(began.elapsed()));
+    let committed = match committed(consumer, partitions, left()) {
         Ok(committed) => committed,
         Err(error) => return partitions.iter().map(|at| (at.clone(), Err(error.clone()))).collect(),
     };
     let needs_end = |at: &Partition| doubted.contains(at) || !matches!(committed.get(at), Some(Ok(Some(_))));
     let needed: BTreeSet<&Partition> = partitions.iter().filter(|at| needs_end(at)).collect();
     // One that could not be looked at would cost the answer for all.
-    let wanted = || partitions.iter().filter(|at| times(at) == 0);
-    let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, budget);
-    let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, budget);
-    let ids = ids(consumer, partitions, partitions.iter().map(&times).max().unwrap_or(0), budget);
+    let wanted = || partitions.iter().filter(|at| times(at) < TOGETHER);
+    let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, left());
+    let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, left());
+    let ids = ids(consumer, partitions, partitions.iter().map(&times).max().unwrap_or(0), left);
     let (mut found, mut looked) = (Vec::new(), false);
     let mut committed = committed;
     for partition in partitions {
@@ -47,7 +52,7 @@ pub(super) fn gather<C: ConsumerContext>(
             _ if looked && began.elapsed() > budget => continue,
             _ => {
                 looked = true;
-                alone(consumer, partition, needed.contains(partition), budget)
+                alone(consumer, partition, needed.contains(partition), left)
             }
         };
         let committed = committed.remove(partition).unwrap_or(Ok(None));
@@ -66,10 +71,10 @@ fn alone<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partition: &Partition,
     needs_end: bool,
-    budget: Duration,
+    left: impl Fn() -> Duration,
 ) -> KafkaResult<(i64, Option<i64>)> {
-    let start = gaps::bound(consumer, partition, Offset::Beginning, budget)?;
-    let end = if needs_end { Some(gaps::bound(consumer, partition, Offset::End, budget)?) } else { None };
+    let start = gaps::bound(consumer, partition, Offset::Beginning, left())?;
+    let end = if needs_end { Some(gaps::bound(consumer, partition, Offset::End, left())?) } else { None };
     Ok((start, end))
 }
 
@@ -78,7 +83,7 @@ fn ids<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &[Partition],
     times: u32,
-    budget: Duration,
+    left: impl Fn() -> Duration,
 ) -> BTreeMap<String, TopicId> {
     let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
     topics.sort_unstable();
@@ -86,11 +91,11 @@ fn ids<C: ConsumerContext>(
     let client = consumer.client().native_ptr();
     let mut broker = None;
     if times > 0 || native::controller(client) <= 0 {
-        let metadata = consumer.fetch_metadata(topics.first().copied(), budget);
+        let metadata = consumer.fetch_metadata(topics.first().copied(), left());
         broker =
             metadata.ok().and_then(|metadata| metadata.brokers().iter().map(|it| it.id()).cycle().nth(times as usize));
     }
-    native::topic_ids(client, broker, &topics, budget)
+    native::topic_ids(client, broker, &topics, left())
 }
 
 /// No answer is not the same as no id.

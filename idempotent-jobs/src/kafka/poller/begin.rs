@@ -4,6 +4,8 @@
 //! mostly is right. Where it is not, the partition is assigned again with its offset: librdkafka starts
 //! partitions on a thread of its own, and drops, without a word, a start that a seek overtakes.
 
+use std::time::Instant;
+
 use rdkafka::consumer::{Consumer as _, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
@@ -27,9 +29,11 @@ impl Poller {
             }
             self.later.keep(&state.unchecked);
         }
+        let began = Instant::now();
         self.gather();
         let Some(ready) = self.decide() else { return };
-        let Some(checked) = self.look_for_gaps(ready) else { return };
+        let is_late = began.elapsed() > self.look;
+        let Some(checked) = self.look_for_gaps(ready, is_late) else { return };
         let (again, checked) = self.restarts(checked);
         if let Err(error) = self.restart(&again) {
             return self.fail(format!("partitions cannot be read from where they have to be: {error}: start again"));
@@ -91,8 +95,9 @@ impl Poller {
         Some(state.unchecked.iter().filter(|at| self.later.due(at)).filter_map(next).collect())
     }
 
-    /// Those that begin where their log still is, or whose gap is reported; `None` when the worker ends.
-    fn look_for_gaps(&mut self, mut ready: Vec<(Partition, i64)>) -> Option<Vec<Partition>> {
+    /// Those that begin where their log still is, or whose gap is reported; `None` when the worker ends. When it is
+    /// late, and the brokers were asked for long, those that they have to be asked about wait until it was polled.
+    fn look_for_gaps(&mut self, mut ready: Vec<(Partition, i64)>, is_late: bool) -> Option<Vec<Partition>> {
         if ready.is_empty() {
             return Some(Vec::new());
         }
@@ -107,6 +112,9 @@ impl Poller {
                 }
                 !within
             });
+        }
+        if is_late {
+            ready.clear();
         }
         ready.sort_by_key(|(partition, _)| self.later.times(partition));
         let mut lost = Vec::new();
