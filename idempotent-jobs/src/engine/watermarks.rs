@@ -49,7 +49,7 @@ struct State {
     waiting: Vec<Sender<()>>,
     /// What is asked of partitions, in their epochs.
     asked: HashMap<Partition, (u64, Facts)>,
-    answered: HashMap<Partition, (u64, Answer)>,
+    answered: HashMap<Partition, (u64, Facts, Answer)>,
     doubted: Vec<Partition>,
     /// The topics' ids, as the rows have them.
     ids: HashMap<Partition, Option<String>>,
@@ -180,15 +180,16 @@ impl<S: Store> Engine<S> {
         let partition = &facts.partition;
         let epoch = self.lanes().epoch(partition)?;
         let mut state = self.watermarks.state();
-        match state.answered.remove(partition).filter(|(of, _)| *of == epoch) {
-            Some((_, Answer::Begin { start, recorded })) => {
+        let is_it = |of: u64, about: &Facts| of == epoch && about == facts;
+        match state.answered.remove(partition).filter(|(of, about, _)| is_it(*of, about)) {
+            Some((.., Answer::Begin { start, recorded })) => {
                 drop(state);
                 self.lanes().assign_at(partition, recorded);
                 Some(Ok(start))
             }
-            Some((_, Answer::Refused(why))) => Some(Err(why)),
+            Some((.., Answer::Refused(why))) => Some(Err(why)),
             None => {
-                if state.asked.get(partition).is_none_or(|(of, _)| *of != epoch) {
+                if !state.asked.get(partition).is_some_and(|(of, about)| is_it(*of, about)) {
                     state.asked.insert(partition.clone(), (epoch, facts.clone()));
                     self.watermarks.bell.notify_one();
                 }
@@ -216,7 +217,7 @@ impl<S: Store> Engine<S> {
             let row = known.rows.iter().find(|row| is_of(row, &facts.partition)).cloned();
             match history::decide(row.as_ref(), &facts, &known.lineage, self.watermarks.missing_keys) {
                 Ok(decision) => decided.push((epoch, facts, row, decision)),
-                Err(why) => self.answer(&facts.partition, epoch, Answer::Refused(why)),
+                Err(why) => self.answer(&facts, epoch, Answer::Refused(why)),
             }
         }
         self.settle_starts(known, decided).await
@@ -252,7 +253,7 @@ impl<S: Store> Engine<S> {
             let mark = history::mark(&decision.row, &known.lineage).into();
             let start = Start { offset: decision.start, mark };
             self.watermarks.state().ids.insert(facts.partition.clone(), decision.row.topic_id.clone());
-            self.answer(&facts.partition, epoch, Answer::Begin { start, recorded: decision.row.offset });
+            self.answer(&facts, epoch, Answer::Begin { start, recorded: decision.row.offset });
         }
         if again {
             self.watermarks.bell.notify_one();
@@ -260,12 +261,14 @@ impl<S: Store> Engine<S> {
         Ok(())
     }
 
-    fn answer(&self, partition: &Partition, epoch: u64, answer: Answer) {
+    /// An answer to what is not asked any more is none: other facts were found meanwhile, and are looked at next.
+    fn answer(&self, facts: &Facts, epoch: u64, answer: Answer) {
+        let partition = &facts.partition;
         let mut state = self.watermarks.state();
-        if state.asked.get(partition).is_some_and(|(of, _)| *of == epoch) {
+        if state.asked.get(partition).is_some_and(|(of, about)| *of == epoch && about == facts) {
             state.asked.remove(partition);
+            state.answered.insert(partition.clone(), (epoch, facts.clone(), answer));
         }
-        state.answered.insert(partition.clone(), (epoch, answer));
     }
 
     /// Writes what is settled, if that is due, and tells who waits for it.

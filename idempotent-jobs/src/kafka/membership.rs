@@ -82,7 +82,11 @@ impl State {
             self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
         let reset: Vec<Partition> = reset.cloned().collect();
         self.unchecked.extend(reset.iter().cloned());
-        reset.iter().for_each(|partition| _ = self.starts.remove(partition));
+        for partition in &reset {
+            self.starts.remove(partition);
+            // Where they are to begin is not known yet: what the brokers said of them is of before.
+            self.facts.remove(partition);
+        }
         self.reset.extend(reset);
     }
 
@@ -135,8 +139,10 @@ impl State {
             self.astray.insert(partition.clone());
         }
         self.facts.remove(&partition);
-        self.reset.remove(&partition);
-        self.starts.insert(partition.clone(), log);
+        // One that was reset meanwhile is compared with its log as it is now.
+        if !self.reset.contains(&partition) {
+            self.starts.insert(partition.clone(), log);
+        }
         self.begun.insert(partition, start);
     }
 
@@ -396,6 +402,29 @@ mod tests {
     use rdkafka::error::RDKafkaErrorCode as Code;
 
     use super::*;
+
+    #[test]
+    fn a_reset_while_it_is_not_known_where_to_begin_is_not_forgotten() {
+        let partition = Partition { topic: "orders".into(), number: 3 };
+        let facts = Facts {
+            partition: partition.clone(),
+            committed: Some((7, String::new())),
+            start: 5,
+            end: None,
+            topic_id: None,
+            latest: false,
+        };
+        let mut state = State::default();
+        state.owned.insert(partition.clone());
+        state.facts.insert(partition.clone(), facts.clone());
+        state.suspect("orders [3]: offset reset (at offset 7, broker 1) to offset 20");
+        assert!(state.facts.is_empty(), "they are asked for again");
+        state.begin(facts.clone(), Start { offset: 7, mark: "mark".into() });
+        assert!(state.starts.is_empty() && state.reset.contains(&partition), "the log may start elsewhere now");
+        state.doubt(&partition);
+        state.begin(facts, Start { offset: 7, mark: "mark".into() });
+        assert_eq!(state.starts.get(&partition), Some(&5));
+    }
 
     #[test]
     fn a_position_in_doubt_is_not_committed() {
