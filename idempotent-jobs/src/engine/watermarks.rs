@@ -50,7 +50,7 @@ struct State {
     waiting: Vec<Sender<()>>,
     /// What is asked of partitions, in their epochs.
     asked: HashMap<Partition, (u64, Facts)>,
-    answered: HashMap<Partition, (u64, Answer)>,
+    answered: HashMap<Partition, (u64, Facts, Answer)>,
     doubted: Vec<Partition>,
     /// The topics' ids, as the rows have them.
     ids: HashMap<Partition, Option<String>>,
@@ -181,8 +181,9 @@ impl<S: Store> Engine<S> {
         let partition = &facts.partition;
         let epoch = self.lanes().epoch(partition)?;
         let mut state = self.watermarks.state();
-        match state.answered.remove(partition).filter(|(of, _)| *of == epoch) {
-            Some((_, Answer::Begin { start, recorded, is_committed })) => {
+        let is_it = |of: u64, about: &Facts| of == epoch && about == facts;
+        match state.answered.remove(partition).filter(|(of, about, _)| is_it(*of, about)) {
+            Some((.., Answer::Begin { start, recorded, is_committed })) => {
                 drop(state);
                 if is_committed {
                     self.lanes().assign_at(partition, recorded);
@@ -191,9 +192,9 @@ impl<S: Store> Engine<S> {
                 }
                 Some(Ok(start))
             }
-            Some((_, Answer::Refused(why))) => Some(Err(why)),
+            Some((.., Answer::Refused(why))) => Some(Err(why)),
             None => {
-                if state.asked.get(partition).is_none_or(|(of, _)| *of != epoch) {
+                if !state.asked.get(partition).is_some_and(|(of, about)| is_it(*of, about)) {
                     state.asked.insert(partition.clone(), (epoch, facts.clone()));
                     self.watermarks.bell.notify_one();
                 }
@@ -223,7 +224,7 @@ impl<S: Store> Engine<S> {
                 Ok(decision) => decided.push((epoch, facts, row, decision)),
                 Err(why) => {
                     self.health.missing_keys(&facts.partition.topic, facts.partition.number, &why);
-                    self.answer(&facts.partition, epoch, Answer::Refused(why));
+                    self.answer(&facts, epoch, Answer::Refused(why));
                 }
             }
         }
@@ -262,7 +263,7 @@ impl<S: Store> Engine<S> {
             let mark = history::mark(&decision.row, &known.lineage).into();
             let start = Start { offset: decision.start, mark };
             self.watermarks.state().ids.insert(facts.partition.clone(), decision.row.topic_id.clone());
-            self.answer(&facts.partition, epoch, Answer::Begin { start, recorded: decision.row.offset, is_committed });
+            self.answer(&facts, epoch, Answer::Begin { start, recorded: decision.row.offset, is_committed });
         }
         if again {
             self.watermarks.bell.notify_one();
@@ -270,12 +271,14 @@ impl<S: Store> Engine<S> {
         Ok(())
     }
 
-    fn answer(&self, partition: &Partition, epoch: u64, answer: Answer) {
+    /// An answer to what is not asked any more is none: other facts were found meanwhile, and are looked at next.
+    fn answer(&self, facts: &Facts, epoch: u64, answer: Answer) {
+        let partition = &facts.partition;
         let mut state = self.watermarks.state();
-        if state.asked.get(partition).is_some_and(|(of, _)| *of == epoch) {
+        if state.asked.get(partition).is_some_and(|(of, about)| *of == epoch && about == facts) {
             state.asked.remove(partition);
+            state.answered.insert(partition.clone(), (epoch, facts.clone(), answer));
         }
-        state.answered.insert(partition.clone(), (epoch, answer));
     }
 
     /// Writes what is settled, if that is due, and tells who waits for it.
@@ -349,7 +352,8 @@ impl<S: Store> Engine<S> {
         self.watermarks.state().stock = true;
     }
 
-    /// Forgets what is known of a partition in this epoch. Those that run end in an old one.
+    /// Forgets what is known of a partition in this epoch. Those that run end in an old one. What the consumer's
+    /// thread still hands over, until it hears of this, is not taken: it lies behind what is read again.
     fn doubt(&self, partition: &Partition, epoch: Option<u64>) {
         let mut lanes = self.lanes();
         let current = lanes.epoch(partition);
@@ -357,6 +361,7 @@ impl<S: Store> Engine<S> {
             return;
         }
         lanes.assign(partition);
+        lanes.drain(partition);
         drop(lanes);
         // What still holds is found again.
         self.health.gone(std::iter::once((&partition.topic, partition.number)));

@@ -5,40 +5,48 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaResult;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 use super::membership::list;
+use super::native::TopicId;
 use super::{Facts, Partition, gaps, native};
 
 /// A committed offset and what was left beside it.
 type Committed = Option<(i64, String)>;
 
-/// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all of them together; where a log's start is not said, one by one. No such look is begun after half
-/// of `budget`, and no question takes longer than that: partitions for which there is no time are left
-/// out, but never all of them.
+/// How often a partition is asked for together with others, before it is believed to cost the answer for all: what
+/// failed the first time may have been a question that was for all of them.
+const TOGETHER: u32 = 2;
+
+/// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all together
+/// that were not asked for often; where a log's start is not said, one by one. No such look is begun after half of
+/// `budget`, no question takes longer than that, and all together no longer than twice the budget: partitions for
+/// which there is no time are left out, but never all of them. Where no broker says whether the topic has an id,
+/// nothing is known of a partition: it may be one of a topic that was made anew.
 pub(super) fn gather<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &[Partition],
     latest: bool,
-    together: impl Fn(&Partition) -> bool,
+    times: impl Fn(&Partition) -> u32,
     doubted: &BTreeSet<Partition>,
     budget: Duration,
 ) -> Vec<(Partition, KafkaResult<Facts>)> {
-    let (began, budget) = (Instant::now(), budget / 2);
-    let committed = match committed(consumer, partitions, budget) {
+    let (began, all, budget) = (Instant::now(), 2 * budget, budget / 2);
+    let left = || budget.min(all.saturating_sub(began.elapsed()));
+    let committed = match committed(consumer, partitions, left()) {
         Ok(committed) => committed,
         Err(error) => return partitions.iter().map(|at| (at.clone(), Err(error.clone()))).collect(),
     };
     let needs_end = |at: &Partition| doubted.contains(at) || !matches!(committed.get(at), Some(Ok(Some(_))));
     let needed: BTreeSet<&Partition> = partitions.iter().filter(|at| needs_end(at)).collect();
     // One that could not be looked at would cost the answer for all.
-    let wanted = || partitions.iter().filter(|at| together(at));
-    let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, budget);
-    let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, budget);
+    let wanted = || partitions.iter().filter(|at| times(at) < TOGETHER);
+    let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, left());
+    let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, left());
     let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
     topics.sort_unstable();
     topics.dedup();
-    let ids = ids(consumer, &topics, budget);
+    let ids = ids(consumer, &topics, partitions.iter().map(&times).max().unwrap_or(0), left);
     let (mut found, mut looked) = (Vec::new(), false);
     let mut committed = committed;
     for partition in partitions {
@@ -47,13 +55,14 @@ pub(super) fn gather<C: ConsumerContext>(
             _ if looked && began.elapsed() > budget => continue,
             _ => {
                 looked = true;
-                alone(consumer, partition, needed.contains(partition), budget)
+                alone(consumer, partition, needed.contains(partition), left)
             }
         };
         let committed = committed.remove(partition).unwrap_or(Ok(None));
         let facts = bounds.and_then(|(start, end)| {
-            let topic_id = ids.get(&*partition.topic).cloned();
-            Ok(Facts { partition: partition.clone(), committed: committed?, start, end, topic_id, latest })
+            let committed = committed?;
+            let topic_id = answered(ids.get(&*partition.topic))?;
+            Ok(Facts { partition: partition.clone(), committed, start, end, topic_id, latest })
         });
         found.push((partition.clone(), facts));
     }
@@ -65,26 +74,34 @@ fn alone<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partition: &Partition,
     needs_end: bool,
-    budget: Duration,
+    left: impl Fn() -> Duration,
 ) -> KafkaResult<(i64, Option<i64>)> {
-    let start = gaps::bound(consumer, partition, Offset::Beginning, budget)?;
-    let end = if needs_end { Some(gaps::bound(consumer, partition, Offset::End, budget)?) } else { None };
+    let start = gaps::bound(consumer, partition, Offset::Beginning, left())?;
+    let end = if needs_end { Some(gaps::bound(consumer, partition, Offset::End, left())?) } else { None };
     Ok((start, end))
 }
 
-/// The ids of topics, of each that has one.
+/// Asks the broker that librdkafka would ask, if it knows one; at later `times` another: that one may not answer.
 pub(super) fn ids<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     topics: &[&str],
-    budget: Duration,
-) -> BTreeMap<String, String> {
+    times: u32,
+    left: impl Fn() -> Duration,
+) -> BTreeMap<String, TopicId> {
     let client = consumer.client().native_ptr();
     let mut broker = None;
-    if native::controller(client) <= 0 {
-        let metadata = consumer.fetch_metadata(topics.first().copied(), budget);
-        broker = metadata.ok().and_then(|metadata| metadata.brokers().first().map(|broker| broker.id()));
+    if times > 0 || native::controller(client) <= 0 {
+        let metadata = consumer.fetch_metadata(topics.first().copied(), left());
+        broker =
+            metadata.ok().and_then(|metadata| metadata.brokers().iter().map(|it| it.id()).cycle().nth(times as usize));
     }
-    native::topic_ids(client, broker, topics, budget)
+    native::topic_ids(client, broker, topics, left())
+}
+
+/// No answer is not the same as no id.
+fn answered(id: Option<&TopicId>) -> KafkaResult<Option<String>> {
+    let id = id.cloned().unwrap_or(Err(RDKafkaErrorCode::OperationTimedOut));
+    id.map_err(KafkaError::MetadataFetch)
 }
 
 /// The committed offset of each partition, if it has one.
@@ -103,4 +120,22 @@ fn committed<C: ConsumerContext>(
         (Partition { topic: element.topic().into(), number: element.partition() }, offset)
     });
     Ok(offsets.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::faults::Fault;
+
+    #[test]
+    fn a_topic_without_an_id_is_told_from_one_whose_id_nobody_says() {
+        assert_eq!(answered(Some(&Ok(Some("a".to_owned())))), Ok(Some("a".to_owned())));
+        assert_eq!(answered(Some(&Ok(None))), Ok(None));
+        for silent in [None, Some(&Err(RDKafkaErrorCode::OperationTimedOut))] {
+            let error = answered(silent).expect_err("nobody answered");
+            assert_eq!(gaps::fault(&error), Fault::Passing);
+        }
+        let gone = answered(Some(&Err(RDKafkaErrorCode::UnknownTopicOrPartition))).expect_err("it is gone");
+        assert_eq!(gaps::fault(&gone), Fault::Missing);
+    }
 }

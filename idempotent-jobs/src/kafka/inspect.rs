@@ -160,9 +160,9 @@ fn look(properties: &Properties, readers: &Readers, budget: Duration) -> Result<
         .collect();
     let ends = Ends::look(&client, &known, left());
     let names: Vec<&str> = known.keys().map(String::as_str).collect();
-    let mut ids = facts::ids(&client, &names, left().min(IDS));
+    let mut ids = facts::ids(&client, &names, 0, || left().min(IDS));
     for topic in &mut topics {
-        topic.id = ids.remove(&topic.name);
+        topic.id = ids.remove(&topic.name).and_then(Result::ok).flatten();
         topic.ahead = ends.ahead.iter().filter(|name| **name == topic.name).count();
     }
     let group = |(name, known, marked): (&String, Topics, _)| Group {

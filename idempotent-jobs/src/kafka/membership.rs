@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) facts: BTreeMap<Partition, Facts>,
     /// Where the logs start, as their facts said.
     pub(super) starts: BTreeMap<Partition, i64>,
-    /// Where those began of which it is known.
+    /// Where those began, or were assigned again, of which it is known.
     pub(super) begun: BTreeMap<Partition, Start>,
     /// Those that librdkafka is to be told where to begin, whatever it believes.
     pub(super) astray: BTreeSet<Partition>,
@@ -82,7 +82,11 @@ impl State {
             self.owned.iter().filter(|at| text.contains(&format!("{} [{}]: offset reset", at.topic, at.number)));
         let reset: Vec<Partition> = reset.cloned().collect();
         self.unchecked.extend(reset.iter().cloned());
-        reset.iter().for_each(|partition| _ = self.starts.remove(partition));
+        for partition in &reset {
+            self.starts.remove(partition);
+            // Where they are to begin is not known yet: what the brokers said of them is of before.
+            self.facts.remove(partition);
+        }
         self.reset.extend(reset);
     }
 
@@ -135,8 +139,10 @@ impl State {
             self.astray.insert(partition.clone());
         }
         self.facts.remove(&partition);
-        self.reset.remove(&partition);
-        self.starts.insert(partition.clone(), log);
+        // One that was reset meanwhile is compared with its log as it is now.
+        if !self.reset.contains(&partition) {
+            self.starts.insert(partition.clone(), log);
+        }
         self.begun.insert(partition, start);
     }
 
@@ -147,6 +153,7 @@ impl State {
         self.reset.remove(partition);
         self.facts.remove(partition);
         self.begun.remove(partition);
+        self.next.remove(partition);
     }
 
     fn forget(&mut self, partitions: &[Partition]) {
@@ -162,8 +169,19 @@ impl State {
         self.restarted(partitions);
     }
 
+    /// All of these were assigned again: those of `again` where they begin, the others where they were.
+    pub(super) fn assigned_again(&mut self, all: &[Partition], again: &[Partition]) {
+        for partition in all.iter().filter(|partition| !again.contains(partition)) {
+            // Maybe nothing is delivered of it before the next time.
+            if let (Some(next), Some(start)) = (self.next.get(partition), self.begun.get_mut(partition)) {
+                start.offset = *next;
+            }
+        }
+        self.restarted(all);
+    }
+
     /// What was delivered of these partitions is no more to come, nor are answers to earlier commits.
-    pub(super) fn restarted(&mut self, partitions: &[Partition]) {
+    fn restarted(&mut self, partitions: &[Partition]) {
         self.rebalances += 1;
         for partition in partitions {
             self.paused.remove(partition);
@@ -239,8 +257,16 @@ impl Membership {
 /// How long a commit is waited for where nothing else can go on.
 const COMMIT_WAIT: Duration = Duration::from_secs(5);
 
+/// Those with a mark: an offset without one would be taken for one that a person set. A partition has none
+/// while its position is in doubt.
+pub(super) fn marked(mut positions: Vec<Position>, marks: &Marks) -> Vec<Position> {
+    positions.retain(|position| marks.contains_key(&position.partition));
+    positions
+}
+
 /// The last commit of partitions that are given up.
 pub(super) fn commit_and_wait(consumer: &BaseConsumer<Membership>, positions: Vec<Position>, marks: &Marks) {
+    let positions = marked(positions, marks);
     if positions.is_empty() {
         return;
     }
@@ -376,6 +402,43 @@ mod tests {
     use rdkafka::error::RDKafkaErrorCode as Code;
 
     use super::*;
+
+    #[test]
+    fn a_reset_while_it_is_not_known_where_to_begin_is_not_forgotten() {
+        let partition = Partition { topic: "orders".into(), number: 3 };
+        let facts = Facts {
+            partition: partition.clone(),
+            committed: Some((7, String::new())),
+            start: 5,
+            end: None,
+            topic_id: None,
+            latest: false,
+        };
+        let mut state = State::default();
+        state.owned.insert(partition.clone());
+        state.facts.insert(partition.clone(), facts.clone());
+        state.suspect("orders [3]: offset reset (at offset 7, broker 1) to offset 20");
+        assert!(state.facts.is_empty(), "they are asked for again");
+        state.begin(facts.clone(), Start { offset: 7, mark: "mark".into() });
+        assert!(state.starts.is_empty() && state.reset.contains(&partition), "the log may start elsewhere now");
+        state.doubt(&partition);
+        state.begin(facts, Start { offset: 7, mark: "mark".into() });
+        assert_eq!(state.starts.get(&partition), Some(&5));
+    }
+
+    #[test]
+    fn a_position_in_doubt_is_not_committed() {
+        let partition = |number| Partition { topic: "orders".into(), number };
+        let mut state = State::default();
+        for number in 0..2 {
+            state.begun.insert(partition(number), Start { offset: 3, mark: "mark".into() });
+        }
+        state.doubt(&partition(0));
+        let positions = (0..2).map(|number| Position { partition: partition(number), offset: 7 }).collect();
+        let committed: Vec<i32> =
+            marked(positions, &state.marks()).iter().map(|position| position.partition.number).collect();
+        assert_eq!(committed, [1]);
+    }
 
     #[test]
     fn a_partition_whose_commit_is_refused_takes_no_other_with_it() {

@@ -139,7 +139,7 @@ pub trait Intake: Send + Sync + 'static {
     /// Called on that thread after each turn of polling, from the start until the stop: every 50 ms
     /// when nothing comes, and after 256 messages when many do. Later than that only while another
     /// call of this trait has not returned, while a rebalance waits (`revoked`, and the commit
-    /// behind it), and while a broker is asked that does not answer: for up to 3 s, or more where
+    /// behind it), and while a broker is asked that does not answer: for less than 4 s, or more where
     /// `fetch.wait.max.ms` is raised, since a question waits behind a fetch.
     /// Whoever slept finds the last call as old as the sleep until the thread polls again.
     fn polled(&self) {}

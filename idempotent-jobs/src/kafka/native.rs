@@ -102,19 +102,23 @@ pub(super) fn controller(client: *mut sys::rd_kafka_t) -> i32 {
     unsafe { sys::rd_kafka_controllerid(client, 0) }
 }
 
-/// The ids of topics, as far as the brokers, or this one, say them within `timeout`. Blocks.
+/// What is known of a topic's id: `None` where the brokers give none, an error where they do not answer.
+pub(super) type TopicId = Result<Option<String>, RDKafkaErrorCode>;
+
+/// The ids of topics, as the brokers, or this one, say them within `timeout`; a topic that is not among them was
+/// not answered for. Blocks.
 pub(super) fn topic_ids(
     client: *mut sys::rd_kafka_t,
     broker: Option<i32>,
     topics: &[&str],
     timeout: Duration,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, TopicId> {
     let names: Vec<CString> = topics.iter().filter_map(|topic| CString::new(*topic).ok()).collect();
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
     // SAFETY: the caller's client is alive; librdkafka copies the names and the options, and everything that is
     // made here is destroyed here, the answer before the queue.
-    unsafe {
+    let answer = unsafe {
         let wanted = sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
         let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
         let options = sys::rd_kafka_AdminOptions_new(client, operation);
@@ -127,29 +131,40 @@ pub(super) fn topic_ids(
         sys::rd_kafka_AdminOptions_destroy(options);
         sys::rd_kafka_TopicCollection_destroy(wanted);
         let event = sys::rd_kafka_queue_poll(queue, millis);
-        let mut ids = BTreeMap::new();
+        let mut answer = Err(RDKafkaErrorCode::OperationTimedOut);
         if !event.is_null() {
-            ids = described(event);
+            answer = described(event);
             sys::rd_kafka_event_destroy(event);
         }
         sys::rd_kafka_queue_destroy(queue);
-        ids
+        answer
+    };
+    let all = |id: TopicId| topics.iter().map(|topic| ((*topic).to_owned(), id.clone())).collect();
+    match answer {
+        Ok(ids) => ids,
+        // Brokers that cannot be asked give none.
+        Err(RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion) => all(Ok(None)),
+        Err(code) => all(Err(code)),
     }
 }
 
 /// # Safety
 /// `event` is an event that has not been destroyed.
-unsafe fn described(event: *mut sys::rd_kafka_event_t) -> BTreeMap<String, String> {
+unsafe fn described(event: *mut sys::rd_kafka_event_t) -> Result<BTreeMap<String, TopicId>, RDKafkaErrorCode> {
     // SAFETY: by the contract above; everything that is read belongs to the event.
     unsafe {
+        let error = sys::rd_kafka_event_error(event);
+        if is_error(error) {
+            return Err(error.into());
+        }
         let result = sys::rd_kafka_event_DescribeTopics_result(event);
-        if result.is_null() || is_error(sys::rd_kafka_event_error(event)) {
-            return BTreeMap::new();
+        if result.is_null() {
+            return Err(RDKafkaErrorCode::BadMessage);
         }
         let mut count = 0;
         let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
         let topics = if topics.is_null() || count == 0 { &[][..] } else { std::slice::from_raw_parts(topics, count) };
-        topics.iter().filter_map(|topic| topic_id(*topic)).collect()
+        Ok(topics.iter().map(|topic| topic_id(*topic)).collect())
     }
 }
 
@@ -157,21 +172,23 @@ unsafe fn described(event: *mut sys::rd_kafka_event_t) -> BTreeMap<String, Strin
 ///
 /// # Safety
 /// The description is alive.
-unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> Option<(String, String)> {
+unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> (String, TopicId) {
     // SAFETY: by the contract above; both texts end with a NUL and belong to the description.
     unsafe {
-        if is_error(sys::rd_kafka_error_code(sys::rd_kafka_TopicDescription_error(topic))) {
-            return None;
+        let text = |text: *const c_char| CStr::from_ptr(text).to_string_lossy().into_owned();
+        let name = text(sys::rd_kafka_TopicDescription_name(topic));
+        let error = sys::rd_kafka_error_code(sys::rd_kafka_TopicDescription_error(topic));
+        if is_error(error) {
+            return (name, Err(error.into()));
         }
         let uuid = sys::rd_kafka_TopicDescription_topic_id(topic);
         if uuid.is_null()
             || (sys::rd_kafka_Uuid_most_significant_bits(uuid), sys::rd_kafka_Uuid_least_significant_bits(uuid))
                 == (0, 0)
         {
-            return None;
+            return (name, Ok(None));
         }
-        let text = |text: *const c_char| CStr::from_ptr(text).to_string_lossy().into_owned();
-        Some((text(sys::rd_kafka_TopicDescription_name(topic)), text(sys::rd_kafka_Uuid_base64str(uuid))))
+        (name, Ok(Some(text(sys::rd_kafka_Uuid_base64str(uuid)))))
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 use super::consumer::{Settings, Stop};
 use super::faults::{self, Fault};
 use super::log::Sparing;
-use super::membership::{Membership, commit_and_wait, list};
+use super::membership::{Membership, commit_and_wait, list, marked};
 use super::native::{self, Commit, Verdict};
 use super::{Partition, Position, Room, after, gaps};
 use crate::error::Error;
@@ -256,8 +256,8 @@ impl Poller {
         let settled = self.membership().intake.settled();
         let (positions, rebalances, marks): (Vec<Position>, u64, _) = {
             let state = self.membership().state();
-            let begun = |position: &Position| state.begun.contains_key(&position.partition);
-            (settled.into_iter().filter(begun).collect(), state.rebalances, state.marks())
+            let marks = state.marks();
+            (marked(settled, &marks), state.rebalances, marks)
         };
         if positions.is_empty() {
             return;

@@ -144,7 +144,7 @@ impl fmt::Display for Finding {
             Self::OtherDatabase { committed, began } => write!(
                 f,
                 "the group's offset {committed} was committed by a worker on another database, and this one knows nothing \
-                 of the partition, which that worker read from {began} on"
+                 of what was done from {began} on"
             ),
         }
     }
@@ -231,10 +231,16 @@ impl Case<'_> {
             (Some(committed), Some(_)) if self.is_stale() => {
                 self.begin(start, Some(Finding::Recreated { watermark: committed, start }))
             }
-            (Some(committed), Some(mark)) if mark.lineage == self.lineage => self.lost(mark.began, committed),
-            (Some(committed), Some(mark)) => {
-                self.begin(committed, Some(Finding::OtherDatabase { committed, began: mark.began }))
-            }
+            (Some(committed), Some(mark)) => self.followed(mark, committed),
+        }
+    }
+
+    /// A worker committed it, and the database does not know of it.
+    fn followed(&self, mark: &Mark, committed: i64) -> Decision {
+        let began = mark.began;
+        match mark.lineage == self.lineage {
+            true => self.lost(began, committed),
+            false => self.begin(committed, Some(Finding::OtherDatabase { committed, began })),
         }
     }
 
@@ -259,7 +265,7 @@ impl Case<'_> {
             (Some(committed), None) => self.begin(committed, anew),
             // Committed since: the database is of a time before the topic was made anew.
             (Some(committed), Some(mark)) if mark.topic_id.is_some() && !self.is_stale() => {
-                self.lost(mark.began, committed)
+                self.followed(mark, committed)
             }
             _ => self.begin(start, anew),
         }
@@ -270,16 +276,20 @@ impl Case<'_> {
         let watermark = row.offset;
         let topic_id = self.facts.topic_id.clone().or_else(|| row.topic_id.clone());
         let same = Watermark { topic_id, ..row.clone() };
-        let Some(committed) = self.committed else { return self.missing(same) };
+        // One of a topic that is no more says nothing of this one.
+        let Some(committed) = self.committed.filter(|_| !self.is_stale()) else { return self.missing(same) };
         if committed <= watermark {
             return Decision { row: same, start: committed, finding: None };
         }
-        if self.mark.is_some() {
-            let lost = Finding::LostHistory { from: watermark, to: committed };
-            return Decision { row: same, start: watermark, finding: Some(lost) };
-        }
-        let moved = Finding::MovedAhead { from: watermark, to: committed };
-        Decision { row: Watermark { offset: committed, ..same }, start: committed, finding: Some(moved) }
+        let ahead = match &self.mark {
+            Some(mark) if mark.lineage == self.lineage => {
+                let lost = Finding::LostHistory { from: watermark, to: committed };
+                return Decision { row: same, start: watermark, finding: Some(lost) };
+            }
+            Some(_) => Finding::OtherDatabase { committed, began: watermark },
+            None => Finding::MovedAhead { from: watermark, to: committed },
+        };
+        Decision { row: Watermark { offset: committed, ..same }, start: committed, finding: Some(ahead) }
     }
 
     /// Nothing is committed.

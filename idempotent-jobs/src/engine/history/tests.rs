@@ -65,6 +65,32 @@ fn another_database_is_refused_with_both_ways_out() {
 }
 
 #[test]
+fn a_database_that_knows_less_than_another_is_refused_from_its_watermark_on() {
+    let there = |offset| facts(Some((offset, marked(5).map(|mark| Mark { lineage: "there".into(), ..mark }))));
+    let made = row(5, 40);
+    let refusal = decide(Some(&made), &there(70), HERE, STOP).unwrap_err();
+    for words in ["topic orders, partition 3", "another database", " 70 ", "to 40 ", "to 70"] {
+        assert!(refusal.contains(words), "{words}: {refusal}");
+    }
+    let reported = decide(Some(&made), &there(70), HERE, OnMissingKeys::Report).unwrap();
+    assert_eq!((reported.start, reported.row.offset), (70, 70));
+    assert_eq!(found(Some(&made), &there(40)), (40, 40, None), "nothing was done there that is not known here");
+    // The topic was made anew since, and this database is of the time before.
+    let anew = Facts { topic_id: Some("b".into()), ..facts(None) };
+    let mark = of_topic("b", 2).map(|mark| Mark { lineage: "there".into(), ..mark });
+    let since = Facts { committed: facts(Some((30, mark))).committed, ..anew };
+    assert!(decide(Some(&made), &since, HERE, STOP).is_err());
+}
+
+#[test]
+fn an_offset_of_a_topic_that_is_no_more_says_nothing_of_the_one_made_anew() {
+    for lineage in [HERE, "there"] {
+        let mark = of_topic("before", 0).map(|mark| Mark { lineage: lineage.into(), ..mark });
+        assert_eq!(found(Some(&row(0, 0)), &facts(Some((70, mark)))), (0, 0, None));
+    }
+}
+
+#[test]
 fn behind_a_kill_the_committed_offset_is_below_the_watermark() {
     assert_eq!(found(Some(&row(0, 80)), &facts(Some((70, marked(0))))), (70, 80, None));
 }

@@ -257,6 +257,24 @@ fn con_08_a_result_of_an_old_epoch_changes_nothing() {
 }
 
 #[test]
+fn con_08_nothing_is_taken_of_a_partition_in_doubt_before_it_is_known_where_it_begins() {
+    let now = Instant::now();
+    let mut lanes = lanes(1, BOUNDS);
+    push(&mut lanes, 0, 4, 7);
+    let running = task(&mut lanes, now);
+    lanes.assign(&partition(0));
+    lanes.drain(&partition(0));
+    assert_eq!(push(&mut lanes, 0, 5, 7), Room::Open);
+    assert!(matches!(lanes.take(now, 1, limit), Next::Idle), "5 runs not ahead of 4");
+    assert!(lanes.starts().is_empty(), "nor does the assignment begin at it");
+    lanes.assign_at(&partition(0), 4);
+    settle(&mut lanes, running);
+    (4..6).for_each(|offset| _ = push(&mut lanes, 0, offset, 7));
+    assert_eq!(lanes.starts()[0].from.offset, 4);
+    assert_eq!(at(&task(&mut lanes, now)), (0, 4));
+}
+
+#[test]
 fn con_02_queued_messages_of_a_drained_partition_count_as_not_done() {
     let now = Instant::now();
     let mut lanes = lanes(1, BOUNDS);

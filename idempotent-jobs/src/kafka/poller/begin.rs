@@ -4,6 +4,8 @@
 //! mostly is right. Where it is not, the partition is assigned again with its offset: librdkafka starts
 //! partitions on a thread of its own, and drops, without a word, a start that a seek overtakes.
 
+use std::time::Instant;
+
 use rdkafka::consumer::{Consumer as _, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
@@ -27,9 +29,11 @@ impl Poller {
             }
             self.later.keep(&state.unchecked);
         }
+        let began = Instant::now();
         self.gather();
         let Some(ready) = self.decide() else { return };
-        let Some(checked) = self.look_for_gaps(ready) else { return };
+        let is_late = began.elapsed() > self.look;
+        let Some(checked) = self.look_for_gaps(ready, is_late) else { return };
         let (again, checked) = self.restarts(checked);
         if let Err(error) = self.restart(&again) {
             return self.fail(format!("partitions cannot be read from where they have to be: {error}: start again"));
@@ -59,9 +63,9 @@ impl Poller {
             return;
         }
         due.sort_by_key(|partition| self.later.times(partition));
-        let together = |at: &Partition| self.later.times(at) == 0;
+        let times = |at: &Partition| self.later.times(at);
         let doubted = self.membership().state().astray.clone();
-        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, together, &doubted, self.look) {
+        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, times, &doubted, self.look) {
             match found {
                 Ok(facts) => _ = self.membership().state().facts.insert(partition, facts),
                 Err(error) => self.look_again(&partition, &error),
@@ -91,8 +95,9 @@ impl Poller {
         Some(state.unchecked.iter().filter(|at| self.later.due(at)).filter_map(next).collect())
     }
 
-    /// Those that begin where their log still is, or whose gap is reported; `None` when the worker ends.
-    fn look_for_gaps(&mut self, mut ready: Vec<(Partition, i64)>) -> Option<Vec<Partition>> {
+    /// Those that begin where their log still is, or whose gap is reported; `None` when the worker ends. When it is
+    /// late, and the brokers were asked for long, those that they have to be asked about wait until it was polled.
+    fn look_for_gaps(&mut self, mut ready: Vec<(Partition, i64)>, is_late: bool) -> Option<Vec<Partition>> {
         if ready.is_empty() {
             return Some(Vec::new());
         }
@@ -107,6 +112,9 @@ impl Poller {
                 }
                 !within
             });
+        }
+        if is_late {
+            ready.clear();
         }
         ready.sort_by_key(|(partition, _)| self.later.times(partition));
         let mut lost = Vec::new();
@@ -187,7 +195,7 @@ impl Poller {
         } else {
             self.consumer.assign(&offsets)?;
         }
-        self.membership().state().restarted(&all);
+        self.membership().state().assigned_again(&all, again);
         Ok(())
     }
 
@@ -221,4 +229,27 @@ fn offsets(state: &State, all: &[Partition], again: &[Partition]) -> KafkaResult
         offsets.add_partition_offset(&partition.topic, partition.number, offset)?;
     }
     Ok(offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::Start;
+
+    #[test]
+    fn one_that_is_idle_stays_where_it_is_however_often_others_are_assigned_again() {
+        let all: Vec<Partition> = (0..2).map(|number| Partition { topic: "orders".into(), number }).collect();
+        let mut state = State::default();
+        for partition in &all {
+            state.begun.insert(partition.clone(), Start { offset: 5, mark: "mark".into() });
+            state.next.insert(partition.clone(), 9);
+        }
+        for _ in 0..2 {
+            let offsets = offsets(&state, &all, &all[..1]).expect("these are offsets");
+            let offsets: Vec<Offset> = offsets.elements().iter().map(|element| element.offset()).collect();
+            assert_eq!(offsets, [Offset::Offset(5), Offset::Offset(9)]);
+            state.assigned_again(&all, &all[..1]);
+            assert!(state.flowing().is_empty(), "nothing of them was delivered yet");
+        }
+    }
 }
