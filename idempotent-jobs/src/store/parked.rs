@@ -202,6 +202,8 @@ pub(super) async fn park<DB: Dialect>(
     {
         return Err(StoreError::transient(PARKING, "its key was claimed meanwhile"));
     }
+    // What it may have left as a suspect, or while its lane was full.
+    DB::forget(conn, death.group, job, at).await.map_err(failed)?;
     if !DB::write(conn, death).await.map_err(failed)? {
         return Ok(Parking::Already);
     }
