@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use self::run::{Ran, Whose};
 use super::execute::identity;
+use super::gate::Pass;
 use super::outcome::Outcome;
 use super::report::redrive_span;
 use super::settle::{Death, Standing, Verdict, judge};
@@ -144,10 +145,11 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_one(&self, letter: &Requested, standing: Standing) -> After {
+    /// `pass`: what lets it run; whatever is written afterwards is no reason for others to wait.
+    async fn redrive_one(&self, letter: &Requested, standing: Standing, pass: Pass) -> After {
         let rests = |wait| After::Rests(standing, wait);
         let Some(name) = &letter.job else {
-            return self.route(letter.id).await.map_or(After::Left, rests);
+            return self.route(letter.id, pass).await.map_or(After::Left, rests);
         };
         let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
@@ -171,8 +173,8 @@ impl<S: Store> Engine<S> {
                 let attempts = standing.failures + u32::from(entered);
                 let copied = is_first.then(|| self.copy_to(&message)).flatten();
                 let again = Again { rejection: &rejection, attempts, copy_to: copied };
-                self.open_again(letter.id, Some(job), &message, again).instrument(span).await;
-                After::Left
+                let opened = self.open_again(letter.id, Some(job), &message, again, pass).instrument(span).await;
+                opened.map_or(After::Left, rests)
             }
         }
     }
@@ -217,35 +219,45 @@ impl<S: Store> Engine<S> {
         next
     }
 
-    /// Until it is written, unless the worker stops: then the letter is run again after the next start.
-    async fn open_again(&self, id: i64, job: Option<&Routed<S>>, message: &Message, again: Again<'_>) {
+    /// How long it is to rest, if that could not be written: then it is run again, since nothing of its run is stored.
+    async fn open_again(
+        &self,
+        id: i64,
+        job: Option<&Routed<S>>,
+        message: &Message,
+        again: Again<'_>,
+        pass: Pass,
+    ) -> Option<Duration> {
         let Again { rejection, attempts, copy_to } = again;
         // Of a conflict the claim is another's.
         let claims = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
-        while !*self.stopping.borrow() {
-            let claim = identity
-                .as_ref()
-                .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
-            let death = store::Death {
-                group: &self.group,
-                job: job.map(|job| job.spec().name),
-                message,
-                claim,
-                reason: rejection.reason,
-                error: &rejection.detail,
-                attempts,
-                copy_to,
-                lane: None,
-            };
-            let first = copy_to.is_some().then_some(&death);
-            let again = store::Again { rejection, attempts, claim, first };
-            match self.store.reopen(id, &again).await {
-                Ok(_) if copy_to.is_some() => return self.bell.notify_one(),
-                Ok(_) => return,
-                Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),
+        // Nothing of the user's runs from here on.
+        drop(pass);
+        let claim = identity
+            .as_ref()
+            .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
+        let death = store::Death {
+            group: &self.group,
+            job: job.map(|job| job.spec().name),
+            message,
+            claim,
+            reason: rejection.reason,
+            error: &rejection.detail,
+            attempts,
+            copy_to,
+            lane: None,
+        };
+        let first = copy_to.is_some().then_some(&death);
+        let again = store::Again { rejection, attempts, claim, first };
+        match self.store.reopen(id, &again).await {
+            Ok(_) if copy_to.is_some() => self.bell.notify_one(),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "that a dead letter died again could not be written yet");
+                return Some(REST);
             }
-            self.rest(REST).await;
         }
+        None
     }
 }

@@ -18,21 +18,22 @@ impl<S: Store> Engine<S> {
             Ok(deaths) => deaths,
             Err(wait) => return After::Rests(standing, wait),
         };
-        let mut _pass = beside;
+        let mut pass = beside;
         if (1..KILLS).contains(&deaths) {
             // Whoever waits does not run, and is not to blame if the process dies meanwhile.
             self.redrive_ended(letter, true).await;
-            drop(_pass);
-            _pass = gate::alone().await;
+            drop(pass);
+            pass = gate::alone().await;
             deaths = match self.note_redrive(letter).await {
                 Ok(deaths) => deaths,
                 Err(wait) => return After::Rests(standing, wait),
             };
         }
         let after = if deaths >= KILLS {
+            drop(pass);
             self.accuse_letter(letter, deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
         } else {
-            self.redrive_one(letter, standing).await
+            self.redrive_one(letter, standing, pass).await
         };
         self.redrive_ended(letter, matches!(after, After::Rests(..))).await;
         after

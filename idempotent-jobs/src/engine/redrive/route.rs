@@ -7,6 +7,7 @@ use super::run::{Ran, Whose};
 use super::{Again, Engine, Next, REST, Routed};
 use crate::context::Isolation;
 use crate::engine::execute::identity;
+use crate::engine::gate::Pass;
 use crate::engine::outcome::Outcome;
 use crate::engine::report::unknown_event;
 use crate::error::Rejection;
@@ -18,7 +19,7 @@ const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Durat
 impl<S: Store> Engine<S> {
     /// Runs it by each job that takes its event, as a new message: claims of their own keep each from doing
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
-    pub(super) async fn route(&self, id: i64) -> Option<Duration> {
+    pub(super) async fn route(&self, id: i64, pass: Pass) -> Option<Duration> {
         let message = match self.read(id).await {
             Ok(message) => message?,
             Err(error) => {
@@ -29,14 +30,14 @@ impl<S: Store> Engine<S> {
         let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
         let Some(jobs @ [_, ..]) = jobs else {
             let again = Again { rejection: &unknown_event(&message), attempts: 0, copy_to: None };
-            self.open_again(id, None, &message, again).await;
-            return None;
+            return self.open_again(id, None, &message, again, pass).await;
         };
         for job in jobs {
             if let Some(wait) = self.route_to(&self.jobs[*job], id).await {
                 return Some(wait);
             }
         }
+        drop(pass);
         match self.routed(id).await {
             Ok(()) => None,
             Err(error) => {
