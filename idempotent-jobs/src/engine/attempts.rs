@@ -105,6 +105,7 @@ impl<S: Store> Engine<S> {
                 failures: task.progress.standing(job).failures,
                 wait: task.progress.wait(job, Instant::now()),
                 error: said.error(),
+                survived: desk.alone && matches!(said.what, What::Counts(_)),
             }
         } else {
             Note::Settled

@@ -276,10 +276,14 @@ impl<S: Store> Engine<S> {
     /// this one died, which accuses nobody.
     pub(crate) async fn let_go_all(&self) {
         let leaving = self.owners.held().leaving.clone();
-        if leaving.is_empty() {
-            return;
-        }
-        match tokio::time::timeout(LAST_WORDS, self.let_go(&leaving)).await {
+        let written = async {
+            if !leaving.is_empty() {
+                self.let_go(&leaving).await?;
+            }
+            // One that took longer than the worker had.
+            self.store.redrives_ended(self.owners.process()).await
+        };
+        match tokio::time::timeout(LAST_WORDS, written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "that this worker ended in order could not be written"),
             Err(_) => tracing::warn!("that this worker ended in order could not be written in time"),

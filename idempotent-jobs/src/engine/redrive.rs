@@ -51,6 +51,8 @@ enum After {
     Left,
     /// It is to be run again, not before this time is over.
     Rests(Standing, Duration),
+    /// The same of one whose handler was entered, and came to its end.
+    Again(Standing, Duration),
 }
 
 /// One that is to be run again.
@@ -129,7 +131,7 @@ impl<S: Store> Engine<S> {
                 }
                 let standing = rest.map(|rest| rest.standing).unwrap_or_default();
                 match self.redrive_noted(letter, standing).await {
-                    After::Rests(standing, wait) => {
+                    After::Rests(standing, wait) | After::Again(standing, wait) => {
                         resting.insert(letter.id, Rest { until: Instant::now() + wait, standing });
                     }
                     after => {
@@ -166,7 +168,9 @@ impl<S: Store> Engine<S> {
             Ok(outcome) => outcome,
             Err(after) => return after,
         };
+        let snoozed = matches!(outcome, Outcome::Snoozed(_));
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
+            Next::Later(wait) if snoozed => After::Again(standing, wait),
             Next::Settled => After::Settled,
             Next::Later(wait) => rests(wait),
             Next::Open(rejection, entered) => {
@@ -195,7 +199,7 @@ impl<S: Store> Engine<S> {
                 tracing::warn!(?outcome, ?wait, "the attempt failed; made again");
                 let name = job.spec().name;
                 metrics::counter!(telemetry::REDRIVES, "job" => name, "outcome" => "retry").increment(1);
-                Err(After::Rests(standing, wait))
+                Err(After::Again(standing, wait))
             }
             Verdict::Bury(Death { rejection, .. }) | Verdict::Stop(rejection) => Ok(Outcome::Dead(rejection)),
             Verdict::Settled => Ok(outcome),
@@ -234,9 +238,8 @@ impl<S: Store> Engine<S> {
         let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
         // Nothing of the user's runs from here on.
         drop(pass);
-        let claim = identity
-            .as_ref()
-            .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
+        let claim =
+            identity.as_ref().map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
         let death = store::Death {
             group: &self.group,
             job: job.map(|job| job.spec().name),

@@ -75,6 +75,17 @@ pub struct Tried<'a> {
     pub message: &'a Message,
 }
 
+/// How the run of a dead letter ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redrive {
+    /// It did not run, or that says nothing: what is known of it is kept.
+    Kept,
+    /// It ran, and is to be run again: the process lives.
+    Survived,
+    /// It is settled or open.
+    Over,
+}
+
 /// What is to be remembered.
 #[derive(Debug, Clone, Copy)]
 pub enum Note<'a> {
@@ -90,6 +101,8 @@ pub enum Note<'a> {
         wait: Duration,
         /// What went wrong in the last one.
         error: Option<&'a str>,
+        /// It ran with nothing beside it, and the process lives: nothing that died before died of it.
+        survived: bool,
     },
     /// Nothing.
     Settled,
@@ -168,13 +181,15 @@ pub trait AttemptSql: Database {
         id: i64,
         process: &str,
     ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
-    /// Notes that it no longer does: what is known of the letter is kept while it is to be run `again`.
+    /// Notes that it no longer does.
     fn redrive_ended(
         conn: &mut Self::Connection,
         id: i64,
         process: &str,
-        again: bool,
+        ended: Redrive,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Notes that this process runs no letter.
+    fn redrives_ended(conn: &mut Self::Connection, process: &str) -> impl Future<Output = Result<(), Error>> + Send;
     /// Deletes what is known of a message.
     fn forget(
         conn: &mut Self::Connection,
@@ -191,6 +206,7 @@ pub struct Waits<'a> {
     pub(super) failures: u32,
     pub(super) wait: Duration,
     pub(super) error: Option<&'a str>,
+    pub(super) survived: bool,
 }
 
 /// How many owners in a row died at the position at which a partition is taken over.
@@ -252,8 +268,8 @@ pub(super) async fn note<DB: Dialect>(
 ) -> Result<(), StoreError> {
     let noted = match note {
         Note::Runs(owner) => DB::runs(conn, tried, &digest(tried.message), owner).await,
-        Note::Waits { owner, failures, wait, error } => {
-            DB::waits(conn, tried, &digest(tried.message), Waits { owner, failures, wait, error }).await
+        Note::Waits { owner, failures, wait, error, survived } => {
+            DB::waits(conn, tried, &digest(tried.message), Waits { owner, failures, wait, error, survived }).await
         }
         Note::Settled => DB::forget(conn, tried.group, tried.job, &tried.message.coordinates).await,
     };

@@ -247,10 +247,18 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.end(tx, attempts::NOTING).await.map(|()| deaths)
     }
 
-    async fn redrive_ended(&self, id: i64, process: &str, again: bool) -> Result<(), StoreError> {
+    async fn redrive_ended(&self, id: i64, process: &str, ended: attempts::Redrive) -> Result<(), StoreError> {
         let mut tx = self.begin_aside(NOTING).await?;
         let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
-        let noting = async { DB::redrive_ended(tx.parts().0, id, process, again).await.map_err(failed) };
+        let noting = async { DB::redrive_ended(tx.parts().0, id, process, ended).await.map_err(failed) };
+        within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
+    async fn redrives_ended(&self, process: &str) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::redrives_ended(tx.parts().0, process).await.map_err(failed) };
         within(NOTING.timeout, attempts::NOTING, noting).await?;
         self.end(tx, attempts::NOTING).await
     }

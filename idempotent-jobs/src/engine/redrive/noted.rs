@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{After, Engine, LOOK, REST};
 use crate::engine::gate;
 use crate::engine::settle::{KILLS, Standing, kills};
-use crate::store::{self, Requested, Store};
+use crate::store::{self, Redrive, Requested, Store};
 
 impl<S: Store> Engine<S> {
     pub(super) async fn redrive_noted(&self, letter: &Requested, standing: Standing) -> After {
@@ -21,7 +21,7 @@ impl<S: Store> Engine<S> {
         let mut pass = beside;
         if (1..KILLS).contains(&deaths) {
             // Whoever waits does not run, and is not to blame if the process dies meanwhile.
-            self.redrive_ended(letter, true).await;
+            self.redrive_ended(letter, Redrive::Kept).await;
             drop(pass);
             pass = gate::alone().await;
             deaths = match self.note_redrive(letter).await {
@@ -35,7 +35,12 @@ impl<S: Store> Engine<S> {
         } else {
             self.redrive_one(letter, standing, pass).await
         };
-        self.redrive_ended(letter, matches!(after, After::Rests(..))).await;
+        let ended = match after {
+            After::Rests(..) => Redrive::Kept,
+            After::Again(..) => Redrive::Survived,
+            After::Settled | After::Left => Redrive::Over,
+        };
+        self.redrive_ended(letter, ended).await;
         after
     }
 
@@ -52,8 +57,8 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_ended(&self, letter: &Requested, again: bool) {
-        if let Err(error) = self.store.redrive_ended(letter.id, self.owners.process(), again).await {
+    async fn redrive_ended(&self, letter: &Requested, ended: Redrive) {
+        if let Err(error) = self.store.redrive_ended(letter.id, self.owners.process(), ended).await {
             tracing::warn!(letter = letter.id, %error, "that a run of a dead letter is over could not be written");
         }
     }

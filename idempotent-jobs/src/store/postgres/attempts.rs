@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Error, PgConnection, Postgres};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Topics, partitions and first offsets, as arrays side by side.
@@ -202,7 +202,7 @@ impl AttemptSql for Postgres {
              ON CONFLICT (\"group\", topic, partition, \"offset\", job) DO UPDATE SET \
              failures = CASE WHEN a.digest = EXCLUDED.digest THEN GREATEST(a.failures, EXCLUDED.failures) \
              ELSE EXCLUDED.failures END, \
-             deaths = CASE WHEN a.digest = EXCLUDED.digest THEN a.deaths ELSE 0 END, \
+             deaths = CASE WHEN a.digest = EXCLUDED.digest AND NOT ($11 AND COALESCE(a.runner = $10, false)) THEN a.deaths ELSE 0 END, \
              digest = EXCLUDED.digest, due_at = EXCLUDED.due_at, last_error = COALESCE(EXCLUDED.last_error, a.last_error), \
              runner = NULLIF(a.runner, $10), changed_at = pg_catalog.now()",
         )
@@ -216,6 +216,7 @@ impl AttemptSql for Postgres {
         .bind(millis(waits.wait))
         .bind(waits.error.map(cleaned))
         .bind(waits.owner)
+        .bind(waits.survived)
         .execute(conn)
         .await
         .map(drop)
@@ -246,17 +247,27 @@ impl AttemptSql for Postgres {
         Ok(deaths.map(count))
     }
 
-    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
-        sqlx::query(if again {
-            "UPDATE idempotent_jobs.redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
-        } else {
-            "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2"
+    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        sqlx::query(match ended {
+            Redrive::Kept => "UPDATE idempotent_jobs.redrives SET runner = NULL WHERE letter = $1 AND runner = $2",
+            Redrive::Survived => {
+                "UPDATE idempotent_jobs.redrives SET runner = NULL, deaths = 0 WHERE letter = $1 AND runner = $2"
+            }
+            Redrive::Over => "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2",
         })
         .bind(id)
         .bind(process)
         .execute(conn)
         .await
         .map(drop)
+    }
+
+    async fn redrives_ended(conn: &mut PgConnection, process: &str) -> Result<(), Error> {
+        sqlx::query("UPDATE idempotent_jobs.redrives SET runner = NULL WHERE runner = $1")
+            .bind(process)
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn forget(conn: &mut PgConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {

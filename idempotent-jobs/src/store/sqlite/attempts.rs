@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Milliseconds since the Unix epoch.
@@ -195,7 +195,7 @@ impl AttemptSql for Sqlite {
              ON CONFLICT (\"group\", topic, \"partition\", \"offset\", job) DO UPDATE SET \
              failures = CASE WHEN a.digest = excluded.digest THEN max(a.failures, excluded.failures) \
              ELSE excluded.failures END, \
-             deaths = CASE WHEN a.digest = excluded.digest THEN a.deaths ELSE 0 END, \
+             deaths = CASE WHEN a.digest = excluded.digest AND NOT ($11 AND COALESCE(a.runner = $10, false)) THEN a.deaths ELSE 0 END, \
              digest = excluded.digest, due_at = excluded.due_at, last_error = COALESCE(excluded.last_error, a.last_error), \
              runner = NULLIF(a.runner, $10), changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
         );
@@ -211,6 +211,7 @@ impl AttemptSql for Sqlite {
             .bind(millis(waits.wait))
             .bind(waits.error.map(cleaned))
             .bind(waits.owner)
+            .bind(waits.survived)
             .execute(conn)
             .await
             .map(drop)
@@ -241,17 +242,27 @@ impl AttemptSql for Sqlite {
         Ok(deaths.map(count))
     }
 
-    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
-        sqlx::query(if again {
-            "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
-        } else {
-            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2"
+    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        sqlx::query(match ended {
+            Redrive::Kept => "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2",
+            Redrive::Survived => {
+                "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = 0 WHERE letter = $1 AND runner = $2"
+            }
+            Redrive::Over => "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2",
         })
         .bind(id)
         .bind(process)
         .execute(conn)
         .await
         .map(drop)
+    }
+
+    async fn redrives_ended(conn: &mut SqliteConnection, process: &str) -> Result<(), Error> {
+        sqlx::query("UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE runner = $1")
+            .bind(process)
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn forget(conn: &mut SqliteConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {
