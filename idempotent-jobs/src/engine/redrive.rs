@@ -157,7 +157,7 @@ impl<S: Store> Engine<S> {
         let span = redrive_span(job.spec(), letter.id);
         let run = self.run_letter(job, letter.id, Whose::Its, standing.failures);
         let (message, outcome, is_first) = match run.instrument(span.clone()).await {
-            Ran::Gone => return After::Left,
+            Ran::Gone => return rests(LOOK),
             Ran::Unread(error) => {
                 tracing::warn!(letter = letter.id, %error, "could not be run again yet");
                 return rests(REST);

@@ -80,10 +80,8 @@ pub struct Tried<'a> {
 pub enum Redrive {
     /// It did not run, or that says nothing: what is known of it is kept.
     Kept,
-    /// It ran, and is to be run again: the process lives.
+    /// It ran, and the process lives.
     Survived,
-    /// It is settled or open.
-    Over,
 }
 
 /// What is to be remembered.
@@ -181,7 +179,7 @@ pub trait AttemptSql: Database {
         id: i64,
         process: &str,
     ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
-    /// Notes that it no longer does.
+    /// Notes that it no longer does. What is known of the letter goes when that is no longer to be run.
     fn redrive_ended(
         conn: &mut Self::Connection,
         id: i64,

@@ -36,9 +36,8 @@ impl<S: Store> Engine<S> {
             self.redrive_one(letter, standing, pass).await
         };
         let ended = match after {
-            After::Rests(..) => Redrive::Kept,
             After::Again(..) => Redrive::Survived,
-            After::Settled | After::Left => Redrive::Over,
+            After::Rests(..) | After::Settled | After::Left => Redrive::Kept,
         };
         self.redrive_ended(letter, ended).await;
         after

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::run::{Ran, Whose};
-use super::{Again, Engine, Next, REST, Routed};
+use super::{Again, Engine, LOOK, Next, REST, Routed};
 use crate::context::Isolation;
 use crate::engine::execute::identity;
 use crate::engine::gate::Pass;
@@ -21,7 +21,8 @@ impl<S: Store> Engine<S> {
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
     pub(super) async fn route(&self, id: i64, pass: Pass) -> Option<Duration> {
         let message = match self.read(id).await {
-            Ok(message) => message?,
+            Ok(Some(message)) => message,
+            Ok(None) => return Some(LOOK),
             Err(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");
                 return Some(REST);

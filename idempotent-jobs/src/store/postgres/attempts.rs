@@ -248,12 +248,22 @@ impl AttemptSql for Postgres {
     }
 
     async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        let over = sqlx::query(
+            "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
+             (SELECT 1 FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested')",
+        )
+        .bind(id)
+        .bind(process)
+        .execute(&mut *conn)
+        .await?;
+        if over.rows_affected() > 0 {
+            return Ok(());
+        }
         sqlx::query(match ended {
             Redrive::Kept => "UPDATE idempotent_jobs.redrives SET runner = NULL WHERE letter = $1 AND runner = $2",
             Redrive::Survived => {
                 "UPDATE idempotent_jobs.redrives SET runner = NULL, deaths = 0 WHERE letter = $1 AND runner = $2"
             }
-            Redrive::Over => "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2",
         })
         .bind(id)
         .bind(process)

@@ -243,12 +243,22 @@ impl AttemptSql for Sqlite {
     }
 
     async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        let over = sqlx::query(
+            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
+             (SELECT 1 FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested')",
+        )
+        .bind(id)
+        .bind(process)
+        .execute(&mut *conn)
+        .await?;
+        if over.rows_affected() > 0 {
+            return Ok(());
+        }
         sqlx::query(match ended {
             Redrive::Kept => "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2",
             Redrive::Survived => {
                 "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = 0 WHERE letter = $1 AND runner = $2"
             }
-            Redrive::Over => "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2",
         })
         .bind(id)
         .bind(process)
