@@ -59,7 +59,8 @@ pub(super) struct Owned {
     pub owner: String,
     from: Coordinates,
     suspect: Option<Suspect>,
-    attempts: Vec<Attempted>,
+    /// By offset: every new message is looked for.
+    attempts: HashMap<i64, Vec<Attempted>>,
 }
 
 /// Messages below this offset are suspect, until this instant.
@@ -73,7 +74,11 @@ impl Owned {
     fn new(start: &Start, owner: String, taken: Taken, now: Instant) -> Self {
         let suspect = (taken.deaths >= SUSPECT_FROM)
             .then(|| Suspect { below: start.from.offset.saturating_add(SPAN as i64), until: now + SUSPECT_FOR });
-        Self { owner, from: start.from.clone(), suspect, attempts: taken.attempts }
+        let mut attempts: HashMap<i64, Vec<Attempted>> = HashMap::new();
+        for attempted in taken.attempts {
+            attempts.entry(attempted.offset).or_default().push(attempted);
+        }
+        Self { owner, from: start.from.clone(), suspect, attempts }
     }
 
     fn is_suspect(&self, offset: i64, now: Instant) -> bool {
@@ -82,7 +87,8 @@ impl Owned {
 
     /// What is known of a message.
     fn of<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a Attempted> {
-        self.attempts.iter().filter(|attempted| attempted.is(message))
+        let its = self.attempts.get(&message.coordinates.offset);
+        its.into_iter().flatten().filter(|attempted| attempted.is(message))
     }
 }
 
@@ -121,8 +127,7 @@ impl Owners {
     pub fn is_clear(&self, task: &Task<Progress>) -> bool {
         let Some(owned) = self.of(task.epoch()) else { return false };
         let offset = task.message.coordinates.offset;
-        let is_known = owned.attempts.iter().any(|attempted| attempted.offset == offset);
-        !is_known && !owned.is_suspect(offset, Instant::now())
+        !owned.attempts.contains_key(&offset) && !owned.is_suspect(offset, Instant::now())
     }
 
     /// These assignments are over.
