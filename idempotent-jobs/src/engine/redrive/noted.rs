@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{After, Engine, LOOK, REST};
 use crate::engine::gate;
 use crate::engine::settle::{KILLS, Standing, kills};
+use crate::error::Reason;
 use crate::store::{self, Redrive, Requested, Store};
 
 impl<S: Store> Engine<S> {
@@ -62,13 +63,39 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Nothing of it is read again before a person asks for it.
+    /// Nothing of the user's reads it again before a person asks for it.
     async fn accuse_letter(&self, letter: &Requested, deaths: u32) -> Option<Duration> {
         let rejection = kills(deaths);
-        let again = store::Again { rejection: &rejection, attempts: 0, claim: None, first: None };
+        let waited = match self.read(letter.id).await {
+            Ok(Some(found)) => Some(found).filter(|found| found.reason == Reason::Parked.as_str()),
+            Ok(None) => return Some(LOOK),
+            Err(error) => {
+                tracing::warn!(letter = letter.id, %error, "that a dead letter kills could not be written yet");
+                return Some(REST);
+            }
+        };
+        // It died for the first time, having waited for another.
+        let first = waited.as_ref().map(|found| store::Death {
+            group: &self.group,
+            job: found.job.as_deref(),
+            message: &found.message,
+            claim: None,
+            reason: rejection.reason,
+            error: &rejection.detail,
+            attempts: 0,
+            copy_to: self.copy_to(&found.message),
+            lane: None,
+        });
+        let copied = first.as_ref().is_some_and(|death| death.copy_to.is_some());
+        let again = store::Again { rejection: &rejection, attempts: 0, claim: None, first: first.as_ref() };
         tracing::error!(letter = letter.id, deaths, "a dead letter killed the process whenever it was run again");
         match self.store.reopen(letter.id, &again).await {
-            Ok(_) => None,
+            Ok(_) => {
+                if copied {
+                    self.bell.notify_one();
+                }
+                None
+            }
             Err(error) => {
                 tracing::warn!(letter = letter.id, %error, "that a dead letter kills could not be written yet");
                 Some(REST)

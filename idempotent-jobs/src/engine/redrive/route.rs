@@ -12,7 +12,7 @@ use crate::engine::outcome::Outcome;
 use crate::engine::report::unknown_event;
 use crate::error::Rejection;
 use crate::message::Message;
-use crate::store::{Buried, Claimed, Death, Store, StoreError, Terms};
+use crate::store::{Buried, Claimed, DeadLetter, Death, Store, StoreError, Terms};
 
 const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
 
@@ -21,7 +21,7 @@ impl<S: Store> Engine<S> {
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
     pub(super) async fn route(&self, id: i64, pass: Pass) -> Option<Duration> {
         let message = match self.read(id).await {
-            Ok(Some(message)) => message,
+            Ok(Some(letter)) => letter.message,
             Ok(None) => return Some(LOOK),
             Err(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");
@@ -101,12 +101,12 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The message alone.
-    async fn read(&self, id: i64) -> Result<Option<Arc<Message>>, StoreError> {
+    /// The letter as it is stored.
+    pub(super) async fn read(&self, id: i64) -> Result<Option<DeadLetter>, StoreError> {
         let mut tx = self.store.begin_aside(TERMS).await?;
         let letter = self.store.take_letter(&mut tx, id).await?;
         self.store.rollback(tx).await;
-        Ok(letter.map(|letter| Arc::new(letter.message)))
+        Ok(letter)
     }
 
     async fn routed(&self, id: i64) -> Result<(), StoreError> {
