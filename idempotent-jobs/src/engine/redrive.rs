@@ -55,6 +55,17 @@ enum After {
     Again(Standing, Duration),
 }
 
+impl After {
+    fn without_failures(self) -> Self {
+        let none = |standing| Standing { failures: 0, ..standing };
+        match self {
+            Self::Rests(standing, wait) => Self::Rests(none(standing), wait),
+            Self::Again(standing, wait) => Self::Again(none(standing), wait),
+            after => after,
+        }
+    }
+}
+
 /// One that is to be run again.
 struct Rest {
     until: Instant,

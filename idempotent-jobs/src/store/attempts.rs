@@ -75,13 +75,24 @@ pub struct Tried<'a> {
     pub message: &'a Message,
 }
 
-/// How the run of a dead letter ended.
+/// How the run of a dead letter ended, in case that is to be run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redrive {
-    /// It did not run, or that says nothing: what is known of it is kept.
-    Kept,
+pub struct Redrive {
     /// It ran, and the process lives.
-    Survived,
+    pub survived: bool,
+    /// Attempts that failed and count since it was requested.
+    pub failures: u32,
+    /// Not before so long has passed.
+    pub wait: Duration,
+}
+
+/// What is known of a dead letter that is to be run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redriven {
+    /// Processes that died of it.
+    pub deaths: u32,
+    /// Attempts that failed and count since it was requested.
+    pub failures: u32,
 }
 
 /// What is to be remembered.
@@ -172,13 +183,13 @@ pub trait AttemptSql: Database {
         waits: Waits<'_>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Notes that this process is about to run a dead letter, and counts a death if another one's note was
-    /// there: how many there are. `None`: it is not to be run, or another has it, or said so within
+    /// there. `None`: it is not to be run, or not yet, or another has it, or said so within
     /// [`RECENT`].
     fn note_redrive(
         conn: &mut Self::Connection,
         id: i64,
         process: &str,
-    ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
+    ) -> impl Future<Output = Result<Option<Redriven>, Error>> + Send;
     /// Notes that it no longer does. What is known of the letter goes when that is no longer to be run.
     fn redrive_ended(
         conn: &mut Self::Connection,
@@ -186,6 +197,8 @@ pub trait AttemptSql: Database {
         process: &str,
         ended: Redrive,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// A person asks for it: nothing is known of it any more.
+    fn forget_redrive(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<(), Error>> + Send;
     /// Notes that this process runs no letter.
     fn redrives_ended(conn: &mut Self::Connection, process: &str) -> impl Future<Output = Result<(), Error>> + Send;
     /// Deletes what is known of a message.

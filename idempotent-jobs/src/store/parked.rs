@@ -263,6 +263,9 @@ pub(super) async fn change<DB: Dialect>(
     if !DB::change_letter(conn, letter, from, to, Some(by), None).await.map_err(failed)? {
         return Ok(false);
     }
+    if to == LetterState::Requested {
+        DB::forget_redrive(conn, letter).await.map_err(failed)?;
+    }
     match lane {
         Some(lane) if to == LetterState::Skipped => left::<DB>(conn, lane, letter).await?,
         // It was skipped, and is run by itself now.

@@ -10,44 +10,51 @@ use super::{After, Engine, LOOK, REST};
 use crate::engine::gate;
 use crate::engine::settle::{KILLS, Standing, kills};
 use crate::error::Reason;
-use crate::store::{self, Redrive, Requested, Store};
+use crate::store::{self, Redrive, Redriven, Requested, Store};
 
 impl<S: Store> Engine<S> {
     pub(super) async fn redrive_noted(&self, letter: &Requested, standing: Standing) -> After {
         let beside = gate::beside().await;
-        let mut deaths = match self.note_redrive(letter).await {
-            Ok(deaths) => deaths,
+        let mut known = match self.note_redrive(letter).await {
+            Ok(known) => known,
             Err(wait) => return After::Rests(standing, wait),
         };
         let mut pass = beside;
-        if (1..KILLS).contains(&deaths) {
+        if (1..KILLS).contains(&known.deaths) {
             // Whoever waits does not run, and is not to blame if the process dies meanwhile.
-            self.redrive_ended(letter, Redrive::Kept).await;
+            let waits = Redrive { survived: false, failures: known.failures, wait: Duration::ZERO };
+            self.redrive_ended(letter, waits).await;
             drop(pass);
             pass = gate::alone().await;
-            deaths = match self.note_redrive(letter).await {
-                Ok(deaths) => deaths,
+            known = match self.note_redrive(letter).await {
+                Ok(known) => known,
                 Err(wait) => return After::Rests(standing, wait),
             };
         }
-        let after = if deaths >= KILLS {
+        // More only if its last end could not be written.
+        let standing = Standing { failures: standing.failures.max(known.failures), ..standing };
+        let after = if known.deaths >= KILLS {
             drop(pass);
-            self.accuse_letter(letter, deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
+            self.accuse_letter(letter, known.deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
         } else {
             self.redrive_one(letter, standing, pass).await
         };
-        let ended = match after {
-            After::Again(..) => Redrive::Survived,
-            After::Rests(..) | After::Settled | After::Left => Redrive::Kept,
+        let (survived, standing, wait) = match &after {
+            After::Again(standing, wait) => (true, *standing, *wait),
+            After::Rests(standing, wait) => (false, *standing, *wait),
+            After::Settled | After::Left => (false, Standing::default(), Duration::ZERO),
         };
-        self.redrive_ended(letter, ended).await;
-        after
+        match self.redrive_ended(letter, Redrive { survived, failures: standing.failures, wait }).await {
+            // The database knows them.
+            true => after.without_failures(),
+            false => after,
+        }
     }
 
-    /// How many processes died of it. An error: it is not to be run now.
-    async fn note_redrive(&self, letter: &Requested) -> Result<u32, Duration> {
+    /// What is known of it. An error: it is not to be run now.
+    async fn note_redrive(&self, letter: &Requested) -> Result<Redriven, Duration> {
         match self.store.note_redrive(letter.id, self.owners.process()).await {
-            Ok(Some(deaths)) => Ok(deaths),
+            Ok(Some(known)) => Ok(known),
             // It is another's, or was one's who died: that shows when nothing more is heard of it.
             Ok(None) => Err(LOOK),
             Err(error) => {
@@ -57,10 +64,13 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_ended(&self, letter: &Requested, ended: Redrive) {
-        if let Err(error) = self.store.redrive_ended(letter.id, self.owners.process(), ended).await {
+    /// Whether it is written.
+    async fn redrive_ended(&self, letter: &Requested, ended: Redrive) -> bool {
+        let written = self.store.redrive_ended(letter.id, self.owners.process(), ended).await;
+        if let Err(error) = &written {
             tracing::warn!(letter = letter.id, %error, "that a run of a dead letter is over could not be written");
         }
+        written.is_ok()
     }
 
     /// Nothing of the user's reads it again before a person asks for it.

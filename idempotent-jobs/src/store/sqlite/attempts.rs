@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Redriven, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Milliseconds since the Unix epoch.
@@ -217,7 +217,7 @@ impl AttemptSql for Sqlite {
             .map(drop)
     }
 
-    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<Redriven>, Error> {
         let free: Option<i64> = sqlx::query_scalar(
             "SELECT id FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'",
         )
@@ -231,15 +231,12 @@ impl AttemptSql for Sqlite {
             "INSERT INTO main.idempotent_jobs_redrives AS r (letter, runner, changed_at) VALUES ($1, $2, {NOW}) \
              ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, changed_at = excluded.changed_at, \
              deaths = r.deaths + CASE WHEN r.runner <> excluded.runner THEN 1 ELSE 0 END \
-             WHERE r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3 RETURNING deaths"
+             WHERE r.due_at <= {NOW} AND (r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3) \
+             RETURNING deaths, failures"
         );
-        let deaths: Option<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
-            .bind(id)
-            .bind(process)
-            .bind(millis(RECENT))
-            .fetch_optional(conn)
-            .await?;
-        Ok(deaths.map(count))
+        let known: Option<(i64, i64)> =
+            sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(process).bind(millis(RECENT)).fetch_optional(conn).await?;
+        Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
     }
 
     async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
@@ -254,17 +251,27 @@ impl AttemptSql for Sqlite {
         if over.rows_affected() > 0 {
             return Ok(());
         }
-        sqlx::query(match ended {
-            Redrive::Kept => "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2",
-            Redrive::Survived => {
-                "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = 0 WHERE letter = $1 AND runner = $2"
-            }
-        })
-        .bind(id)
-        .bind(process)
-        .execute(conn)
-        .await
-        .map(drop)
+        let sql = format!(
+            "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = CASE WHEN $3 THEN 0 ELSE deaths END, failures = $4, \
+             due_at = {NOW} + $5 WHERE letter = $1 AND runner = $2"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(process)
+            .bind(ended.survived)
+            .bind(i64::from(ended.failures))
+            .bind(millis(ended.wait))
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn forget_redrive(conn: &mut SqliteConnection, id: i64) -> Result<(), Error> {
+        sqlx::query("DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1")
+            .bind(id)
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn redrives_ended(conn: &mut SqliteConnection, process: &str) -> Result<(), Error> {
