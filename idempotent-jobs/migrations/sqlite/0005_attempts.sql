@@ -36,13 +36,17 @@ CREATE TABLE idempotent_jobs_owners (
     PRIMARY KEY ("group", topic, "partition")
 ) STRICT;
 
--- Dead letters whose run is under way, or that processes died of: nothing else has a row here. Not in `attempts`,
+-- Dead letters whose run is under way, that failed and are run again, or that processes died of: nothing else has a row here. Not in `attempts`,
 -- since a letter lies below every position, and whoever owns its partition has nothing to do with its run.
 CREATE TABLE idempotent_jobs_redrives (
     letter     INTEGER PRIMARY KEY REFERENCES idempotent_jobs_dead_letters ON DELETE CASCADE,
     -- The process that runs it. Found by another one that could lock the letter, it says that this one died of it.
     runner     TEXT,
     deaths     INTEGER NOT NULL DEFAULT 0,
+    -- Attempts that failed and count since it was requested.
+    failures   INTEGER NOT NULL DEFAULT 0,
+    -- Not run before: milliseconds since the Unix epoch.
+    due_at     INTEGER NOT NULL DEFAULT 0,
     -- Milliseconds since the Unix epoch.
     changed_at INTEGER NOT NULL
 ) STRICT;

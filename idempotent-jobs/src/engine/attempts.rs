@@ -27,9 +27,15 @@ enum What {
     Taken,
     /// Attempts and time: it failed, or wants to be seen later.
     Counts(Option<String>),
+    /// That it waits for room in its lane, which may take days: the keys of its topic are not to be purged meanwhile.
+    Waits,
     /// Only that it no longer runs.
     Nothing,
 }
+
+/// Transient failures in a row, about a minute of them, after which it is noted that a message waits, and again
+/// after as many more.
+const STUMBLES: u32 = 16;
 
 impl Said {
     pub fn by(outcome: &Outcome, kept: bool) -> Self {
@@ -46,10 +52,16 @@ impl Said {
         Self { fault: Fault::Lasting, kept, what: What::Nothing }
     }
 
+    /// Its lane waits, and nothing ran.
+    pub fn parked(fault: Fault, died: bool, kept: bool) -> Self {
+        let what = if fault == Fault::Transient || died || kept { What::Nothing } else { What::Waits };
+        Self { fault, kept, what }
+    }
+
     fn error(&self) -> Option<&str> {
         match &self.what {
             What::Counts(error) => error.as_deref(),
-            What::Taken | What::Nothing => None,
+            What::Taken | What::Waits | What::Nothing => None,
         }
     }
 }
@@ -80,7 +92,7 @@ impl<S: Store> Engine<S> {
         let waits = task.progress.is_open(job) && task.progress.given_up.is_none();
         match said.what {
             What::Taken => return,
-            What::Nothing if waits && !desk.alone => return,
+            What::Nothing if waits && !desk.alone && !self.is_long(job, task) => return,
             // A worker that stops for a message counts anew when it is started again: somebody has seen it.
             _ if !waits && !said.kept => return,
             _ => {}
@@ -93,6 +105,7 @@ impl<S: Store> Engine<S> {
                 failures: task.progress.standing(job).failures,
                 wait: task.progress.wait(job, Instant::now()),
                 error: said.error(),
+                survived: desk.alone && matches!(said.what, What::Counts(_)),
             }
         } else {
             Note::Settled
@@ -103,6 +116,12 @@ impl<S: Store> Engine<S> {
         }
         // Or so it may be.
         task.progress.keep(job);
+    }
+
+    /// Whether it is time to note that a message has waited long for the end of some trouble.
+    fn is_long(&self, job: usize, task: &Task<Progress>) -> bool {
+        let stumbles = task.progress.standing(job).stumbles;
+        stumbles > 0 && stumbles.is_multiple_of(STUMBLES)
     }
 
     /// Gives up a message that killed its process too often.

@@ -49,11 +49,10 @@ impl<S: Store> Intake for Engine<S> {
         self.record_before(deadline);
         let mut lanes = self.lanes();
         let positions = lanes.to_commit(partitions);
-        let epochs = lanes.epochs_of(partitions);
         for partition in partitions {
             lanes.forget(partition);
         }
-        self.owners.leave(&epochs);
+        self.owners.leave(partitions);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
         self.health.gone(places(partitions));
         positions
@@ -61,11 +60,10 @@ impl<S: Store> Intake for Engine<S> {
 
     fn lost(&self, partitions: &[Partition]) {
         let mut lanes = self.lanes();
-        let epochs = lanes.epochs_of(partitions);
         for partition in partitions {
             lanes.forget(partition);
         }
-        self.owners.leave(&epochs);
+        self.owners.leave(partitions);
         metrics::gauge!(telemetry::ASSIGNED).set(lanes.assigned().len() as f64);
         self.health.gone(places(partitions));
     }

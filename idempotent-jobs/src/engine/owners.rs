@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use super::desk::Desk;
 use super::lanes::{Group, Start, Task};
 use super::{Engine, Progress, SPAN};
+use crate::kafka::Partition;
 use crate::message::{Coordinates, Message};
 use crate::store::{Attempted, Store, StoreError, Taken, Taking};
 use crate::telemetry;
@@ -59,7 +60,8 @@ pub(super) struct Owned {
     pub owner: String,
     from: Coordinates,
     suspect: Option<Suspect>,
-    attempts: Vec<Attempted>,
+    /// By offset: every new message is looked for.
+    attempts: HashMap<i64, Vec<Attempted>>,
 }
 
 /// Messages below this offset are suspect, until this instant.
@@ -73,7 +75,19 @@ impl Owned {
     fn new(start: &Start, owner: String, taken: Taken, now: Instant) -> Self {
         let suspect = (taken.deaths >= SUSPECT_FROM)
             .then(|| Suspect { below: start.from.offset.saturating_add(SPAN as i64), until: now + SUSPECT_FOR });
-        Self { owner, from: start.from.clone(), suspect, attempts: taken.attempts }
+        let mut attempts: HashMap<i64, Vec<Attempted>> = HashMap::new();
+        for attempted in taken.attempts {
+            attempts.entry(attempted.offset).or_default().push(attempted);
+        }
+        Self { owner, from: start.from.clone(), suspect, attempts }
+    }
+
+    fn is_of(&self, partition: &Partition) -> bool {
+        self.from.topic == partition.topic && self.from.partition == partition.number
+    }
+
+    fn has_row_of(&self, other: &Self) -> bool {
+        self.from.topic == other.from.topic && self.from.partition == other.from.partition
     }
 
     fn is_suspect(&self, offset: i64, now: Instant) -> bool {
@@ -82,7 +96,8 @@ impl Owned {
 
     /// What is known of a message.
     fn of<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a Attempted> {
-        self.attempts.iter().filter(|attempted| attempted.is(message))
+        let its = self.attempts.get(&message.coordinates.offset);
+        its.into_iter().flatten().filter(|attempted| attempted.is(message))
     }
 }
 
@@ -121,14 +136,14 @@ impl Owners {
     pub fn is_clear(&self, task: &Task<Progress>) -> bool {
         let Some(owned) = self.of(task.epoch()) else { return false };
         let offset = task.message.coordinates.offset;
-        let is_known = owned.attempts.iter().any(|attempted| attempted.offset == offset);
-        !is_known && !owned.is_suspect(offset, Instant::now())
+        !owned.attempts.contains_key(&offset) && !owned.is_suspect(offset, Instant::now())
     }
 
-    /// These assignments are over.
-    pub fn leave(&self, epochs: &[u64]) {
+    /// These partitions are no longer this process's. One that began anew may still be owned in an earlier epoch.
+    pub fn leave(&self, partitions: &[Partition]) {
         let mut held = self.held();
-        let left: Vec<_> = epochs.iter().filter_map(|epoch| held.owned.remove(epoch)).collect();
+        let left = held.owned.extract_if(|_, owned| partitions.iter().any(|partition| owned.is_of(partition)));
+        let left: Vec<_> = left.map(|(_, owned)| owned).collect();
         held.leaving.extend(left);
         drop(held);
         self.left.notify_one();
@@ -137,7 +152,13 @@ impl Owners {
     fn keep(&self, owned: Vec<(u64, Owned)>, current: &[u64]) {
         let mut held = self.held();
         // One that was followed by another without a word left its row to that.
-        held.owned.retain(|epoch, _| current.contains(epoch));
+        let old: Vec<_> = held.owned.extract_if(|epoch, _| !current.contains(epoch)).map(|(_, owned)| owned).collect();
+        let left = old.into_iter().filter(|old| {
+            let mut kept = held.owned.values().map(Arc::as_ref).chain(owned.iter().map(|(_, owned)| owned));
+            !kept.any(|kept| kept.has_row_of(old))
+        });
+        let left: Vec<_> = left.collect();
+        held.leaving.extend(left);
         for (epoch, owned) in owned {
             if current.contains(&epoch) {
                 held.owned.insert(epoch, Arc::new(owned));
@@ -276,10 +297,14 @@ impl<S: Store> Engine<S> {
     /// this one died, which accuses nobody.
     pub(crate) async fn let_go_all(&self) {
         let leaving = self.owners.held().leaving.clone();
-        if leaving.is_empty() {
-            return;
-        }
-        match tokio::time::timeout(LAST_WORDS, self.let_go(&leaving)).await {
+        let written = async {
+            if !leaving.is_empty() {
+                self.let_go(&leaving).await?;
+            }
+            // One that took longer than the worker had.
+            self.store.redrives_ended(self.owners.process()).await
+        };
+        match tokio::time::timeout(LAST_WORDS, written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "that this worker ended in order could not be written"),
             Err(_) => tracing::warn!("that this worker ended in order could not be written in time"),
@@ -318,6 +343,33 @@ mod tests {
     fn owned(deaths: u32, now: Instant) -> Owned {
         let from = Coordinates { topic: "t".into(), partition: 0, offset: 100 };
         Owned::new(&Start { epoch: 1, from }, "me/1".into(), Taken { deaths, attempts: Vec::new() }, now)
+    }
+
+    fn held(owners: &Owners) -> (Vec<u64>, Vec<String>) {
+        let held = owners.held();
+        let mut epochs: Vec<u64> = held.owned.keys().copied().collect();
+        epochs.sort_unstable();
+        (epochs, held.leaving.iter().map(|owned| owned.owner.clone()).collect())
+    }
+
+    fn of(owner: &str) -> Owned {
+        let from = Coordinates { topic: "t".into(), partition: 0, offset: 100 };
+        Owned::new(&Start { epoch: 1, from }, owner.into(), Taken::default(), Instant::now())
+    }
+
+    #[test]
+    fn a_partition_that_began_anew_is_let_go_as_it_was_owned() {
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let owners = Owners::new();
+        owners.keep(vec![(1, of("me/1"))], &[1]);
+        owners.leave(&[partition]);
+        assert_eq!(held(&owners), (vec![], vec!["me/1".to_owned()]), "no message came since it began anew");
+        let owners = Owners::new();
+        owners.keep(vec![(1, of("me/1"))], &[1]);
+        owners.keep(vec![(2, of("me/2"))], &[2]);
+        assert_eq!(held(&owners), (vec![2], vec![]), "its row is the later one's");
+        owners.keep(vec![], &[3]);
+        assert_eq!(held(&owners), (vec![], vec!["me/2".to_owned()]), "a row that nobody took over is let go");
     }
 
     #[test]

@@ -142,6 +142,7 @@ impl<S: Store> Engine<S> {
         if let Some(lane) = self.waiting_lane(job, task)
             && let Some(fault) = self.park(job, task, &lane, desk).await
         {
+            self.note_end(job, task, &Said::parked(fault, task.progress.death(job).is_some(), kept), desk).await;
             return fault;
         }
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));

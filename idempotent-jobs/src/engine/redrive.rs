@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use self::run::{Ran, Whose};
 use super::execute::identity;
+use super::gate::Pass;
 use super::outcome::Outcome;
 use super::report::redrive_span;
 use super::settle::{Death, Standing, Verdict, judge};
@@ -50,6 +51,19 @@ enum After {
     Left,
     /// It is to be run again, not before this time is over.
     Rests(Standing, Duration),
+    /// The same of one whose handler was entered, and came to its end.
+    Again(Standing, Duration),
+}
+
+impl After {
+    fn without_failures(self) -> Self {
+        let none = |standing| Standing { failures: 0, ..standing };
+        match self {
+            Self::Rests(standing, wait) => Self::Rests(none(standing), wait),
+            Self::Again(standing, wait) => Self::Again(none(standing), wait),
+            after => after,
+        }
+    }
 }
 
 /// One that is to be run again.
@@ -128,7 +142,7 @@ impl<S: Store> Engine<S> {
                 }
                 let standing = rest.map(|rest| rest.standing).unwrap_or_default();
                 match self.redrive_noted(letter, standing).await {
-                    After::Rests(standing, wait) => {
+                    After::Rests(standing, wait) | After::Again(standing, wait) => {
                         resting.insert(letter.id, Rest { until: Instant::now() + wait, standing });
                     }
                     after => {
@@ -144,16 +158,17 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_one(&self, letter: &Requested, standing: Standing) -> After {
+    /// `pass`: what lets it run; whatever is written afterwards is no reason for others to wait.
+    async fn redrive_one(&self, letter: &Requested, standing: Standing, pass: Pass) -> After {
         let rests = |wait| After::Rests(standing, wait);
         let Some(name) = &letter.job else {
-            return self.route(letter.id).await.map_or(After::Left, rests);
+            return self.route(letter.id, pass).await.map_or(After::Left, rests);
         };
         let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
         let run = self.run_letter(job, letter.id, Whose::Its, standing.failures);
         let (message, outcome, is_first) = match run.instrument(span.clone()).await {
-            Ran::Gone => return After::Left,
+            Ran::Gone => return rests(LOOK),
             Ran::Unread(error) => {
                 tracing::warn!(letter = letter.id, %error, "could not be run again yet");
                 return rests(REST);
@@ -164,15 +179,17 @@ impl<S: Store> Engine<S> {
             Ok(outcome) => outcome,
             Err(after) => return after,
         };
+        let snoozed = matches!(outcome, Outcome::Snoozed(_));
         match span.in_scope(|| self.tell_redrive(job.spec().name, outcome)) {
+            Next::Later(wait) if snoozed => After::Again(standing, wait),
             Next::Settled => After::Settled,
             Next::Later(wait) => rests(wait),
             Next::Open(rejection, entered) => {
                 let attempts = standing.failures + u32::from(entered);
                 let copied = is_first.then(|| self.copy_to(&message)).flatten();
                 let again = Again { rejection: &rejection, attempts, copy_to: copied };
-                self.open_again(letter.id, Some(job), &message, again).instrument(span).await;
-                After::Left
+                let opened = self.open_again(letter.id, Some(job), &message, again, pass).instrument(span).await;
+                opened.map_or(After::Left, rests)
             }
         }
     }
@@ -193,7 +210,7 @@ impl<S: Store> Engine<S> {
                 tracing::warn!(?outcome, ?wait, "the attempt failed; made again");
                 let name = job.spec().name;
                 metrics::counter!(telemetry::REDRIVES, "job" => name, "outcome" => "retry").increment(1);
-                Err(After::Rests(standing, wait))
+                Err(After::Again(standing, wait))
             }
             Verdict::Bury(Death { rejection, .. }) | Verdict::Stop(rejection) => Ok(Outcome::Dead(rejection)),
             Verdict::Settled => Ok(outcome),
@@ -217,35 +234,44 @@ impl<S: Store> Engine<S> {
         next
     }
 
-    /// Until it is written, unless the worker stops: then the letter is run again after the next start.
-    async fn open_again(&self, id: i64, job: Option<&Routed<S>>, message: &Message, again: Again<'_>) {
+    /// How long it is to rest, if that could not be written: then it is run again, since nothing of its run is stored.
+    async fn open_again(
+        &self,
+        id: i64,
+        job: Option<&Routed<S>>,
+        message: &Message,
+        again: Again<'_>,
+        pass: Pass,
+    ) -> Option<Duration> {
         let Again { rejection, attempts, copy_to } = again;
         // Of a conflict the claim is another's.
         let claims = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
-        while !*self.stopping.borrow() {
-            let claim = identity
-                .as_ref()
-                .map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
-            let death = store::Death {
-                group: &self.group,
-                job: job.map(|job| job.spec().name),
-                message,
-                claim,
-                reason: rejection.reason,
-                error: &rejection.detail,
-                attempts,
-                copy_to,
-                lane: None,
-            };
-            let first = copy_to.is_some().then_some(&death);
-            let again = store::Again { rejection, attempts, claim, first };
-            match self.store.reopen(id, &again).await {
-                Ok(_) if copy_to.is_some() => return self.bell.notify_one(),
-                Ok(_) => return,
-                Err(error) => tracing::warn!(%error, "that a dead letter died again could not be written yet"),
+        // Nothing of the user's runs from here on.
+        drop(pass);
+        let claim =
+            identity.as_ref().map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
+        let death = store::Death {
+            group: &self.group,
+            job: job.map(|job| job.spec().name),
+            message,
+            claim,
+            reason: rejection.reason,
+            error: &rejection.detail,
+            attempts,
+            copy_to,
+            lane: None,
+        };
+        let first = copy_to.is_some().then_some(&death);
+        let again = store::Again { rejection, attempts, claim, first };
+        match self.store.reopen(id, &again).await {
+            Ok(_) if copy_to.is_some() => self.bell.notify_one(),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "that a dead letter died again could not be written yet");
+                return Some(REST);
             }
-            self.rest(REST).await;
         }
+        None
     }
 }

@@ -75,6 +75,26 @@ pub struct Tried<'a> {
     pub message: &'a Message,
 }
 
+/// How the run of a dead letter ended, in case that is to be run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redrive {
+    /// It ran, and the process lives.
+    pub survived: bool,
+    /// Attempts that failed and count since it was requested.
+    pub failures: u32,
+    /// Not before so long has passed.
+    pub wait: Duration,
+}
+
+/// What is known of a dead letter that is to be run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redriven {
+    /// Processes that died of it.
+    pub deaths: u32,
+    /// Attempts that failed and count since it was requested.
+    pub failures: u32,
+}
+
 /// What is to be remembered.
 #[derive(Debug, Clone, Copy)]
 pub enum Note<'a> {
@@ -90,6 +110,8 @@ pub enum Note<'a> {
         wait: Duration,
         /// What went wrong in the last one.
         error: Option<&'a str>,
+        /// It ran with nothing beside it, and the process lives: nothing that died before died of it.
+        survived: bool,
     },
     /// Nothing.
     Settled,
@@ -161,20 +183,24 @@ pub trait AttemptSql: Database {
         waits: Waits<'_>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Notes that this process is about to run a dead letter, and counts a death if another one's note was
-    /// there: how many there are. `None`: it is not to be run, or another has it, or said so within
+    /// there. `None`: it is not to be run, or not yet, or another has it, or said so within
     /// [`RECENT`].
     fn note_redrive(
         conn: &mut Self::Connection,
         id: i64,
         process: &str,
-    ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
-    /// Notes that it no longer does: what is known of the letter is kept while it is to be run `again`.
+    ) -> impl Future<Output = Result<Option<Redriven>, Error>> + Send;
+    /// Notes that it no longer does. What is known of the letter goes when that is no longer to be run.
     fn redrive_ended(
         conn: &mut Self::Connection,
         id: i64,
         process: &str,
-        again: bool,
+        ended: Redrive,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// A person asks for it: nothing is known of it any more.
+    fn forget_redrive(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Notes that this process runs no letter.
+    fn redrives_ended(conn: &mut Self::Connection, process: &str) -> impl Future<Output = Result<(), Error>> + Send;
     /// Deletes what is known of a message.
     fn forget(
         conn: &mut Self::Connection,
@@ -191,6 +217,7 @@ pub struct Waits<'a> {
     pub(super) failures: u32,
     pub(super) wait: Duration,
     pub(super) error: Option<&'a str>,
+    pub(super) survived: bool,
 }
 
 /// How many owners in a row died at the position at which a partition is taken over.
@@ -252,8 +279,8 @@ pub(super) async fn note<DB: Dialect>(
 ) -> Result<(), StoreError> {
     let noted = match note {
         Note::Runs(owner) => DB::runs(conn, tried, &digest(tried.message), owner).await,
-        Note::Waits { owner, failures, wait, error } => {
-            DB::waits(conn, tried, &digest(tried.message), Waits { owner, failures, wait, error }).await
+        Note::Waits { owner, failures, wait, error, survived } => {
+            DB::waits(conn, tried, &digest(tried.message), Waits { owner, failures, wait, error, survived }).await
         }
         Note::Settled => DB::forget(conn, tried.group, tried.job, &tried.message.coordinates).await,
     };

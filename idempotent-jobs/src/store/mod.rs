@@ -56,7 +56,7 @@ use crate::message::Coordinates;
 
 pub use self::answers::Transacted;
 pub(crate) use self::answers::{Asked, Given, Part};
-pub use self::attempts::{Attempted, Note, Taken, Taking, Tried};
+pub use self::attempts::{Attempted, Note, Redrive, Redriven, Taken, Taking, Tried};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
@@ -359,12 +359,19 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// Writes what is to be remembered of an attempt, in a transaction of its own. Takes a connection as
     /// `begin` does.
     fn note(&self, tried: &Tried<'_>, note: Note<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
-    /// Notes that a dead letter is about to be run again by this process: how many died of it. `None`: it is
-    /// not to be run, or another process has it.
-    fn note_redrive(&self, id: i64, process: &str) -> impl Future<Output = Result<Option<u32>, StoreError>> + Send;
-    /// Notes the end of its run; whether it is to be run `again`.
-    fn redrive_ended(&self, id: i64, process: &str, again: bool)
-    -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Notes that a dead letter is about to be run again by this process, and what is known of it. `None`: it is
+    /// not to be run, or not yet, or another process has it.
+    fn note_redrive(&self, id: i64, process: &str)
+    -> impl Future<Output = Result<Option<Redriven>, StoreError>> + Send;
+    /// Notes the end of its run.
+    fn redrive_ended(
+        &self,
+        id: i64,
+        process: &str,
+        ended: Redrive,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Notes that this process runs no dead letter.
+    fn redrives_ended(&self, process: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Deletes what was noted of a claim's message, once this transaction is committed, and holds it until then.
     fn forget(&self, tx: &mut Self::Tx, claim: Claim<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Dead letters that these jobs are asked to run again, or that the group read from these topics and no job

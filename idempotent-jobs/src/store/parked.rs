@@ -202,6 +202,8 @@ pub(super) async fn park<DB: Dialect>(
     {
         return Err(StoreError::transient(PARKING, "its key was claimed meanwhile"));
     }
+    // What it may have left as a suspect, or while its lane was full.
+    DB::forget(conn, death.group, job, at).await.map_err(failed)?;
     if !DB::write(conn, death).await.map_err(failed)? {
         return Ok(Parking::Already);
     }
@@ -260,6 +262,9 @@ pub(super) async fn change<DB: Dialect>(
     let lane = DB::hold_lane_of(conn, letter).await.map_err(failed)?;
     if !DB::change_letter(conn, letter, from, to, Some(by), None).await.map_err(failed)? {
         return Ok(false);
+    }
+    if to == LetterState::Requested {
+        DB::forget_redrive(conn, letter).await.map_err(failed)?;
     }
     match lane {
         Some(lane) if to == LetterState::Skipped => left::<DB>(conn, lane, letter).await?,

@@ -239,18 +239,26 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.end(tx, attempts::NOTING).await
     }
 
-    async fn note_redrive(&self, id: i64, process: &str) -> Result<Option<u32>, StoreError> {
+    async fn note_redrive(&self, id: i64, process: &str) -> Result<Option<attempts::Redriven>, StoreError> {
         let mut tx = self.begin_aside(NOTING).await?;
         let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
         let noting = async { DB::note_redrive(tx.parts().0, id, process).await.map_err(failed) };
-        let deaths = within(NOTING.timeout, attempts::NOTING, noting).await?;
-        self.end(tx, attempts::NOTING).await.map(|()| deaths)
+        let known = within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await.map(|()| known)
     }
 
-    async fn redrive_ended(&self, id: i64, process: &str, again: bool) -> Result<(), StoreError> {
+    async fn redrive_ended(&self, id: i64, process: &str, ended: attempts::Redrive) -> Result<(), StoreError> {
         let mut tx = self.begin_aside(NOTING).await?;
         let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
-        let noting = async { DB::redrive_ended(tx.parts().0, id, process, again).await.map_err(failed) };
+        let noting = async { DB::redrive_ended(tx.parts().0, id, process, ended).await.map_err(failed) };
+        within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await
+    }
+
+    async fn redrives_ended(&self, process: &str) -> Result<(), StoreError> {
+        let mut tx = self.begin_aside(NOTING).await?;
+        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
+        let noting = async { DB::redrives_ended(tx.parts().0, process).await.map_err(failed) };
         within(NOTING.timeout, attempts::NOTING, noting).await?;
         self.end(tx, attempts::NOTING).await
     }

@@ -48,7 +48,11 @@ async fn let_go<B: Bed>(store: &B::Store, owner: &str) {
 }
 
 fn waits(owner: &str, failures: u32, wait: Duration) -> Note<'_> {
-    Note::Waits { owner, failures, wait, error: Some("the handler says no\0") }
+    Note::Waits { owner, failures, wait, error: Some("the handler says no\0"), survived: false }
+}
+
+fn survived(owner: &str) -> Note<'_> {
+    Note::Waits { owner, failures: 2, wait: MINUTE, error: None, survived: true }
 }
 
 /// One that slept and wakes does not take the row of the one that came after it.
@@ -129,6 +133,12 @@ pub async fn only_who_died_in_a_message_accuses_it<B: Bed>(bed: &B) {
     note::<B>(&store, &seen, Note::Runs("e/1")).await;
     note::<B>(&store, &seen, waits("d/1", 2, MINUTE)).await;
     assert_eq!(deaths::<B>(&store, "f/1").await, (2, 2, false), "another one's late word does not hide it");
+    note::<B>(&store, &seen, Note::Runs("f/1")).await;
+    note::<B>(&store, &seen, survived("e/1")).await;
+    assert_eq!(deaths::<B>(&store, "f/2").await, (2, 2, false), "another's survival is not its own");
+    note::<B>(&store, &seen, Note::Runs("f/2")).await;
+    note::<B>(&store, &seen, survived("f/2")).await;
+    assert_eq!(deaths::<B>(&store, "g/1").await, (0, 2, false), "it ran alone, and the process lives");
 }
 
 /// Its owner may be asleep, or be slow to give its partition up. On SQLite nobody asks meanwhile.

@@ -260,11 +260,6 @@ impl<P: Default> Lanes<P> {
         self.assignments.iter().filter_map(start).collect()
     }
 
-    /// The epochs of these partitions.
-    pub fn epochs_of(&self, partitions: &[Partition]) -> Vec<u64> {
-        partitions.iter().filter_map(|partition| self.assignments.get(partition)).map(|it| it.epoch).collect()
-    }
-
     /// The assignments that go on.
     pub fn epochs(&self) -> Vec<u64> {
         self.assignments.values().map(|assignment| assignment.epoch).collect()

@@ -9,39 +9,52 @@ use std::time::Duration;
 use super::{After, Engine, LOOK, REST};
 use crate::engine::gate;
 use crate::engine::settle::{KILLS, Standing, kills};
-use crate::store::{self, Requested, Store};
+use crate::error::Reason;
+use crate::store::{self, Redrive, Redriven, Requested, Store};
 
 impl<S: Store> Engine<S> {
     pub(super) async fn redrive_noted(&self, letter: &Requested, standing: Standing) -> After {
         let beside = gate::beside().await;
-        let mut deaths = match self.note_redrive(letter).await {
-            Ok(deaths) => deaths,
+        let mut known = match self.note_redrive(letter).await {
+            Ok(known) => known,
             Err(wait) => return After::Rests(standing, wait),
         };
-        let mut _pass = beside;
-        if (1..KILLS).contains(&deaths) {
+        let mut pass = beside;
+        if (1..KILLS).contains(&known.deaths) {
             // Whoever waits does not run, and is not to blame if the process dies meanwhile.
-            self.redrive_ended(letter, true).await;
-            drop(_pass);
-            _pass = gate::alone().await;
-            deaths = match self.note_redrive(letter).await {
-                Ok(deaths) => deaths,
+            let waits = Redrive { survived: false, failures: known.failures, wait: Duration::ZERO };
+            self.redrive_ended(letter, waits).await;
+            drop(pass);
+            pass = gate::alone().await;
+            known = match self.note_redrive(letter).await {
+                Ok(known) => known,
                 Err(wait) => return After::Rests(standing, wait),
             };
         }
-        let after = if deaths >= KILLS {
-            self.accuse_letter(letter, deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
+        // More only if its last end could not be written.
+        let standing = Standing { failures: standing.failures.max(known.failures), ..standing };
+        let after = if known.deaths >= KILLS {
+            drop(pass);
+            self.accuse_letter(letter, known.deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
         } else {
-            self.redrive_one(letter, standing).await
+            self.redrive_one(letter, standing, pass).await
         };
-        self.redrive_ended(letter, matches!(after, After::Rests(..))).await;
-        after
+        let (survived, standing, wait) = match &after {
+            After::Again(standing, wait) => (true, *standing, *wait),
+            After::Rests(standing, wait) => (false, *standing, *wait),
+            After::Settled | After::Left => (false, Standing::default(), Duration::ZERO),
+        };
+        match self.redrive_ended(letter, Redrive { survived, failures: standing.failures, wait }).await {
+            // The database knows them.
+            true => after.without_failures(),
+            false => after,
+        }
     }
 
-    /// How many processes died of it. An error: it is not to be run now.
-    async fn note_redrive(&self, letter: &Requested) -> Result<u32, Duration> {
+    /// What is known of it. An error: it is not to be run now.
+    async fn note_redrive(&self, letter: &Requested) -> Result<Redriven, Duration> {
         match self.store.note_redrive(letter.id, self.owners.process()).await {
-            Ok(Some(deaths)) => Ok(deaths),
+            Ok(Some(known)) => Ok(known),
             // It is another's, or was one's who died: that shows when nothing more is heard of it.
             Ok(None) => Err(LOOK),
             Err(error) => {
@@ -51,19 +64,48 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn redrive_ended(&self, letter: &Requested, again: bool) {
-        if let Err(error) = self.store.redrive_ended(letter.id, self.owners.process(), again).await {
+    /// Whether it is written.
+    async fn redrive_ended(&self, letter: &Requested, ended: Redrive) -> bool {
+        let written = self.store.redrive_ended(letter.id, self.owners.process(), ended).await;
+        if let Err(error) = &written {
             tracing::warn!(letter = letter.id, %error, "that a run of a dead letter is over could not be written");
         }
+        written.is_ok()
     }
 
-    /// Nothing of it is read again before a person asks for it.
+    /// Nothing of the user's reads it again before a person asks for it.
     async fn accuse_letter(&self, letter: &Requested, deaths: u32) -> Option<Duration> {
         let rejection = kills(deaths);
-        let again = store::Again { rejection: &rejection, attempts: 0, claim: None, first: None };
+        let waited = match self.read(letter.id).await {
+            Ok(Some(found)) => Some(found).filter(|found| found.reason == Reason::Parked.as_str()),
+            Ok(None) => return Some(LOOK),
+            Err(error) => {
+                tracing::warn!(letter = letter.id, %error, "that a dead letter kills could not be written yet");
+                return Some(REST);
+            }
+        };
+        // It died for the first time, having waited for another.
+        let first = waited.as_ref().map(|found| store::Death {
+            group: &self.group,
+            job: found.job.as_deref(),
+            message: &found.message,
+            claim: None,
+            reason: rejection.reason,
+            error: &rejection.detail,
+            attempts: 0,
+            copy_to: self.copy_to(&found.message),
+            lane: None,
+        });
+        let copied = first.as_ref().is_some_and(|death| death.copy_to.is_some());
+        let again = store::Again { rejection: &rejection, attempts: 0, claim: None, first: first.as_ref() };
         tracing::error!(letter = letter.id, deaths, "a dead letter killed the process whenever it was run again");
         match self.store.reopen(letter.id, &again).await {
-            Ok(_) => None,
+            Ok(_) => {
+                if copied {
+                    self.bell.notify_one();
+                }
+                None
+            }
             Err(error) => {
                 tracing::warn!(letter = letter.id, %error, "that a dead letter kills could not be written yet");
                 Some(REST)

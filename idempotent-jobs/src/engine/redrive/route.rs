@@ -4,23 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::run::{Ran, Whose};
-use super::{Again, Engine, Next, REST, Routed};
+use super::{Again, Engine, LOOK, Next, REST, Routed};
 use crate::context::Isolation;
 use crate::engine::execute::identity;
+use crate::engine::gate::Pass;
 use crate::engine::outcome::Outcome;
 use crate::engine::report::unknown_event;
 use crate::error::Rejection;
 use crate::message::Message;
-use crate::store::{Buried, Claimed, Death, Store, StoreError, Terms};
+use crate::store::{Buried, Claimed, DeadLetter, Death, Store, StoreError, Terms};
 
 const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(15) };
 
 impl<S: Store> Engine<S> {
     /// Runs it by each job that takes its event, as a new message: claims of their own keep each from doing
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
-    pub(super) async fn route(&self, id: i64) -> Option<Duration> {
+    pub(super) async fn route(&self, id: i64, pass: Pass) -> Option<Duration> {
         let message = match self.read(id).await {
-            Ok(message) => message?,
+            Ok(Some(letter)) => letter.message,
+            Ok(None) => return Some(LOOK),
             Err(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");
                 return Some(REST);
@@ -29,14 +31,14 @@ impl<S: Store> Engine<S> {
         let jobs = self.classes.place(&message).map(|place| self.classes.class(place.class).jobs.as_slice());
         let Some(jobs @ [_, ..]) = jobs else {
             let again = Again { rejection: &unknown_event(&message), attempts: 0, copy_to: None };
-            self.open_again(id, None, &message, again).await;
-            return None;
+            return self.open_again(id, None, &message, again, pass).await;
         };
         for job in jobs {
             if let Some(wait) = self.route_to(&self.jobs[*job], id).await {
                 return Some(wait);
             }
         }
+        drop(pass);
         match self.routed(id).await {
             Ok(()) => None,
             Err(error) => {
@@ -99,12 +101,12 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The message alone.
-    async fn read(&self, id: i64) -> Result<Option<Arc<Message>>, StoreError> {
+    /// The letter as it is stored.
+    pub(super) async fn read(&self, id: i64) -> Result<Option<DeadLetter>, StoreError> {
         let mut tx = self.store.begin_aside(TERMS).await?;
         let letter = self.store.take_letter(&mut tx, id).await?;
         self.store.rollback(tx).await;
-        Ok(letter.map(|letter| Arc::new(letter.message)))
+        Ok(letter)
     }
 
     async fn routed(&self, id: i64) -> Result<(), StoreError> {

@@ -25,7 +25,7 @@ pub(super) enum Whose {
 
 /// What became of a letter.
 pub(super) enum Ran {
-    /// It is no longer requested, or another process has it.
+    /// It is no longer requested, or another process has it, or its lane.
     Gone,
     /// It could not be read.
     Unread(StoreError),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Error, PgConnection, Postgres};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Redriven, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Topics, partitions and first offsets, as arrays side by side.
@@ -202,7 +202,7 @@ impl AttemptSql for Postgres {
              ON CONFLICT (\"group\", topic, partition, \"offset\", job) DO UPDATE SET \
              failures = CASE WHEN a.digest = EXCLUDED.digest THEN GREATEST(a.failures, EXCLUDED.failures) \
              ELSE EXCLUDED.failures END, \
-             deaths = CASE WHEN a.digest = EXCLUDED.digest THEN a.deaths ELSE 0 END, \
+             deaths = CASE WHEN a.digest = EXCLUDED.digest AND NOT ($11 AND COALESCE(a.runner = $10, false)) THEN a.deaths ELSE 0 END, \
              digest = EXCLUDED.digest, due_at = EXCLUDED.due_at, last_error = COALESCE(EXCLUDED.last_error, a.last_error), \
              runner = NULLIF(a.runner, $10), changed_at = pg_catalog.now()",
         )
@@ -216,12 +216,13 @@ impl AttemptSql for Postgres {
         .bind(millis(waits.wait))
         .bind(waits.error.map(cleaned))
         .bind(waits.owner)
+        .bind(waits.survived)
         .execute(conn)
         .await
         .map(drop)
     }
 
-    async fn note_redrive(conn: &mut PgConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+    async fn note_redrive(conn: &mut PgConnection, id: i64, process: &str) -> Result<Option<Redriven>, Error> {
         let free: Option<i64> = sqlx::query_scalar(
             "SELECT id FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested' FOR UPDATE SKIP LOCKED",
         )
@@ -231,32 +232,57 @@ impl AttemptSql for Postgres {
         if free.is_none() {
             return Ok(None);
         }
-        let deaths: Option<i32> = sqlx::query_scalar(
+        let known: Option<(i32, i32)> = sqlx::query_as(
             "INSERT INTO idempotent_jobs.redrives AS r (letter, runner) VALUES ($1, $2) \
              ON CONFLICT (letter) DO UPDATE SET runner = EXCLUDED.runner, changed_at = pg_catalog.clock_timestamp(), \
              deaths = r.deaths + CASE WHEN r.runner <> EXCLUDED.runner THEN 1 ELSE 0 END \
-             WHERE r.runner IS NULL OR r.runner = EXCLUDED.runner \
-             OR r.changed_at < pg_catalog.clock_timestamp() - $3 * interval '1 second' RETURNING deaths",
+             WHERE r.due_at <= pg_catalog.clock_timestamp() AND (r.runner IS NULL OR r.runner = EXCLUDED.runner \
+             OR r.changed_at < pg_catalog.clock_timestamp() - $3 * interval '1 second') RETURNING deaths, failures",
         )
         .bind(id)
         .bind(process)
         .bind(RECENT.as_secs_f64())
         .fetch_optional(conn)
         .await?;
-        Ok(deaths.map(count))
+        Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
     }
 
-    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
-        sqlx::query(if again {
-            "UPDATE idempotent_jobs.redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
-        } else {
-            "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2"
-        })
+    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        let over = sqlx::query(
+            "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
+             (SELECT 1 FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested')",
+        )
         .bind(id)
         .bind(process)
+        .execute(&mut *conn)
+        .await?;
+        if over.rows_affected() > 0 {
+            return Ok(());
+        }
+        sqlx::query(
+            "UPDATE idempotent_jobs.redrives SET runner = NULL, deaths = CASE WHEN $3 THEN 0 ELSE deaths END, failures = $4, \
+             due_at = pg_catalog.clock_timestamp() + $5 * interval '1 millisecond' WHERE letter = $1 AND runner = $2",
+        )
+        .bind(id)
+        .bind(process)
+        .bind(ended.survived)
+        .bind(counted(ended.failures))
+        .bind(millis(ended.wait))
         .execute(conn)
         .await
         .map(drop)
+    }
+
+    async fn forget_redrive(conn: &mut PgConnection, id: i64) -> Result<(), Error> {
+        sqlx::query("DELETE FROM idempotent_jobs.redrives WHERE letter = $1").bind(id).execute(conn).await.map(drop)
+    }
+
+    async fn redrives_ended(conn: &mut PgConnection, process: &str) -> Result<(), Error> {
+        sqlx::query("UPDATE idempotent_jobs.redrives SET runner = NULL WHERE runner = $1")
+            .bind(process)
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn forget(conn: &mut PgConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {

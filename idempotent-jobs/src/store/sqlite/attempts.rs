@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Redriven, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Milliseconds since the Unix epoch.
@@ -195,7 +195,7 @@ impl AttemptSql for Sqlite {
              ON CONFLICT (\"group\", topic, \"partition\", \"offset\", job) DO UPDATE SET \
              failures = CASE WHEN a.digest = excluded.digest THEN max(a.failures, excluded.failures) \
              ELSE excluded.failures END, \
-             deaths = CASE WHEN a.digest = excluded.digest THEN a.deaths ELSE 0 END, \
+             deaths = CASE WHEN a.digest = excluded.digest AND NOT ($11 AND COALESCE(a.runner = $10, false)) THEN a.deaths ELSE 0 END, \
              digest = excluded.digest, due_at = excluded.due_at, last_error = COALESCE(excluded.last_error, a.last_error), \
              runner = NULLIF(a.runner, $10), changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
         );
@@ -211,12 +211,13 @@ impl AttemptSql for Sqlite {
             .bind(millis(waits.wait))
             .bind(waits.error.map(cleaned))
             .bind(waits.owner)
+            .bind(waits.survived)
             .execute(conn)
             .await
             .map(drop)
     }
 
-    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<u32>, Error> {
+    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<Redriven>, Error> {
         let free: Option<i64> = sqlx::query_scalar(
             "SELECT id FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'",
         )
@@ -230,28 +231,55 @@ impl AttemptSql for Sqlite {
             "INSERT INTO main.idempotent_jobs_redrives AS r (letter, runner, changed_at) VALUES ($1, $2, {NOW}) \
              ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, changed_at = excluded.changed_at, \
              deaths = r.deaths + CASE WHEN r.runner <> excluded.runner THEN 1 ELSE 0 END \
-             WHERE r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3 RETURNING deaths"
+             WHERE r.due_at <= {NOW} AND (r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3) \
+             RETURNING deaths, failures"
         );
-        let deaths: Option<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
-            .bind(id)
-            .bind(process)
-            .bind(millis(RECENT))
-            .fetch_optional(conn)
-            .await?;
-        Ok(deaths.map(count))
+        let known: Option<(i64, i64)> =
+            sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(process).bind(millis(RECENT)).fetch_optional(conn).await?;
+        Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
     }
 
-    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, again: bool) -> Result<(), Error> {
-        sqlx::query(if again {
-            "UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE letter = $1 AND runner = $2"
-        } else {
-            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2"
-        })
+    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+        let over = sqlx::query(
+            "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
+             (SELECT 1 FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested')",
+        )
         .bind(id)
         .bind(process)
-        .execute(conn)
-        .await
-        .map(drop)
+        .execute(&mut *conn)
+        .await?;
+        if over.rows_affected() > 0 {
+            return Ok(());
+        }
+        let sql = format!(
+            "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = CASE WHEN $3 THEN 0 ELSE deaths END, failures = $4, \
+             due_at = {NOW} + $5 WHERE letter = $1 AND runner = $2"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(process)
+            .bind(ended.survived)
+            .bind(i64::from(ended.failures))
+            .bind(millis(ended.wait))
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn forget_redrive(conn: &mut SqliteConnection, id: i64) -> Result<(), Error> {
+        sqlx::query("DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1")
+            .bind(id)
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn redrives_ended(conn: &mut SqliteConnection, process: &str) -> Result<(), Error> {
+        sqlx::query("UPDATE main.idempotent_jobs_redrives SET runner = NULL WHERE runner = $1")
+            .bind(process)
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn forget(conn: &mut SqliteConnection, group: &str, job: &str, at: &Coordinates) -> Result<(), Error> {
