@@ -9,7 +9,7 @@ use crate::outbox::{Outbox, SetAside};
 /// What to do with records of the outbox.
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Lists records that were set aside after ten refusals, the oldest first
+    /// Lists records that were set aside after ten refusals (one, if too large), the oldest first
     ///
     /// Later records of their Kafka message key wait behind them.
     List(List),

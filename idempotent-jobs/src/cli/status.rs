@@ -35,9 +35,10 @@ DONE/S    messages a second whose offset was committed between two looks
 COMING/S  messages a second that were written to the topic meanwhile
 EMPTY IN  when the lag is gone, should both go on so
 
-A lag that grows without DONE/S is a worker that stands still: `idempotent-jobs doctor`.
+A lag that grows while DONE/S is 0: a partition stands still. Look for FULL below; then in the workers' log for
+\"this message does not get done\", which names the offset; then let `idempotent-jobs doctor` look.
 
-A lane is the messages of one Kafka message key. Where a job says `on_exhausted = park`, its later ones are parked
+A lane is the messages of one Kafka message key (with ordering = partition, of one partition). Where a job says `on_exhausted = park`, its later ones are parked
 behind one that died: `idempotent-jobs dead-letters parked`.
 
 Exit codes:

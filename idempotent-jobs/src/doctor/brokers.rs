@@ -126,7 +126,7 @@ fn members(group: &Group, report: &mut Report) {
                 "group.members",
                 place,
                 what,
-                "start a worker; if one runs, `KAFKA_GROUP_ID` or the brokers are not its own",
+                "start a worker; if one runs, it has another `KAFKA_GROUP_ID` or other brokers than this tool",
             );
         }
         Ok((state, members)) if state == "Stable" => {
@@ -178,7 +178,13 @@ fn partition(place: &str, it: &Progress, report: &mut Report) {
             let what = format!(
                 "its committed offset is {committed}, and the log ends at {end}: the topic was made anew, or is another cluster's"
             );
-            report.error("group.progress", place, what, "stop the workers, and give the new topic a new group");
+            report.error(
+                "group.progress",
+                place,
+                what,
+                "nothing, if the topic was made anew on purpose: a worker reads the new log from its start; otherwise \
+                 KAFKA_BROKERS names another cluster; keep the group, another one is refused on this database",
+            );
         }
         Some(committed) if committed < start => {
             let lost = start - committed;
@@ -190,7 +196,13 @@ fn partition(place: &str, it: &Progress, report: &mut Report) {
         }
         _ if it.lag() > LAG => {
             let what = format!("{} message(s) are still to be read", it.lag());
-            report.warning("group.progress", place, what, "see whether they become fewer: `idempotent-jobs status`");
+            report.warning(
+                "group.progress",
+                place,
+                what,
+                "`idempotent-jobs status --watch` shows whether they become fewer; if not, `idempotent-jobs dead-letters \
+                 parked` shows full lanes, and the workers' log line \"this message does not get done\" names the offset",
+            );
         }
         _ => {}
     }

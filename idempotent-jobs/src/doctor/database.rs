@@ -212,7 +212,12 @@ fn outbox(place: &str, contents: &Contents, report: &mut Report) {
     if outbox.set_aside.rows > 0 {
         let what =
             format!("records were set aside: {}; waiting behind them: {}", told(&outbox.set_aside), outbox.held.rows);
-        report.warning("outbox.set_aside", place, what, "`idempotent-jobs outbox list` shows why");
+        report.warning(
+            "outbox.set_aside",
+            place,
+            what,
+            "`idempotent-jobs outbox list` shows why; when it is mended, `idempotent-jobs outbox redrive TOPIC`",
+        );
     }
 }
 

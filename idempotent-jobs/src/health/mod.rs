@@ -159,7 +159,8 @@ impl fmt::Display for Symptom {
             Self::HeldUp { topic, partition, offset } => write!(
                 f,
                 "topic {topic}, partition {partition}: the message at offset {offset} does not get done, and its partition is \
-                 read no further: mend its job, or let it die"
+                 read no further: if its lane is full, `idempotent-jobs dead-letters parked`; else its log lines say why: mend \
+                 its job, or deploy one that answers it with `.terminal()`, which makes it a dead letter"
             ),
             Self::Uncommitted { topic, partition, age } => write!(
                 f,

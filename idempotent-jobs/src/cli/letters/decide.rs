@@ -14,7 +14,9 @@ use crate::dead_letters::{Answer, DeadLetters, Foreseen, LetterState};
 pub(super) const REDRIVE: &str = "\
 A worker that runs the job takes a requested letter within a second or so, if one is running. Run again twice
 it is a duplicate; one that fails again is open again, the same letter with its history. Redriving before the
-cause is mended does no harm.
+cause is mended changes nothing in the database, but calls to the outside are made again; a letter of reason
+killed_process kills its worker again, up to three times; and one of reason conflict finds the same conflict
+again: skip it, unless the message that holds the key was skipped.
 
   idempotent-jobs dead-letters redrive --job charge --dry-run   what would become of each
   idempotent-jobs dead-letters redrive 17 --wait                one first, and how it ended

@@ -103,7 +103,8 @@ impl Finding {
             ),
             Self::OtherDatabase { committed, began } => format!(
                 "to do them in this database too, set the group's offset to {began} with `kafka-consumer-groups.sh \
-                 --reset-offsets`, and to leave them out, to {committed}; or take another group"
+                 --reset-offsets` while no worker runs, and to leave them out, to {committed}; if DATABASE_URL is simply the \
+                 wrong one, set it to the database that the group worked on"
             ),
             Self::KeysPurged { purged_to, .. } => format!(
                 "set the group's offset to {purged_to} or above with `kafka-consumer-groups.sh --reset-offsets`, or, where it \
