@@ -53,8 +53,8 @@ impl Said {
     }
 
     /// Its lane waits, and nothing ran.
-    pub fn parked(fault: Fault, died: bool, kept: bool) -> Self {
-        let what = if fault == Fault::Transient || died || kept { What::Nothing } else { What::Waits };
+    pub fn parked(fault: Fault, died: bool, kept: bool, noted: bool) -> Self {
+        let what = if fault == Fault::Transient || died || noted { What::Nothing } else { What::Waits };
         Self { fault, kept, what }
     }
 
@@ -110,12 +110,15 @@ impl<S: Store> Engine<S> {
         } else {
             Note::Settled
         };
-        if let Err(error) = self.store.note(&self.tried(job, task), note).await {
-            let at = &task.message.coordinates;
-            tracing::warn!(%error, %at, "an attempt could not be noted: a restart does not know of it");
+        match self.store.note(&self.tried(job, task), note).await {
+            Ok(_) => task.progress.noted(job),
+            Err(error) => {
+                let at = &task.message.coordinates;
+                tracing::warn!(%error, %at, "an attempt could not be noted: a restart does not know of it");
+                // Or it may be.
+                task.progress.keep(job);
+            }
         }
-        // Or so it may be.
-        task.progress.keep(job);
     }
 
     /// Whether it is time to note that a message has waited long for the end of some trouble.

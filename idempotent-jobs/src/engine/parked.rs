@@ -188,8 +188,9 @@ impl<S: Store> Engine<S> {
     fn show_full(&self, spec: &Spec, task: &Task<Progress>, lane: &[u8; 32], parking: &Result<Parking, StoreError>) {
         let full = match parking {
             Ok(Parking::Full { waiting }) => Some(*waiting),
-            Ok(Parking::Free | Parking::Parked) => None,
-            _ => return,
+            // A lane that is full all the same says so with its next message.
+            Ok(Parking::Free | Parking::Parked | Parking::Already | Parking::Seen(_)) => None,
+            Err(_) => return,
         };
         let at = &task.message.coordinates;
         self.health.lane_full(&at.topic, at.partition, spec.name, lane, full);

@@ -142,7 +142,8 @@ impl<S: Store> Engine<S> {
         if let Some(lane) = self.waiting_lane(job, task)
             && let Some(fault) = self.park(job, task, &lane, desk).await
         {
-            self.note_end(job, task, &Said::parked(fault, task.progress.death(job).is_some(), kept), desk).await;
+            let (died, noted) = (task.progress.death(job).is_some(), task.progress.is_noted(job));
+            self.note_end(job, task, &Said::parked(fault, died, kept, noted), desk).await;
             return fault;
         }
         let (routed, standing) = (&self.jobs[job], task.progress.standing(job));

@@ -28,6 +28,8 @@ struct Open {
     death: Option<Death>,
     /// Something of it may be kept beside its message: whoever settles it deletes that.
     kept: bool,
+    /// It surely is.
+    noted: bool,
     /// Processes that died of it.
     deaths: u32,
     /// One may have died of it.
@@ -36,7 +38,16 @@ struct Open {
 
 impl Open {
     fn new(job: usize) -> Self {
-        Self { job, standing: Standing::default(), due: None, death: None, kept: false, deaths: 0, suspect: false }
+        Self {
+            job,
+            standing: Standing::default(),
+            due: None,
+            death: None,
+            kept: false,
+            noted: false,
+            deaths: 0,
+            suspect: false,
+        }
     }
 }
 
@@ -59,6 +70,7 @@ impl Progress {
     pub fn recall(&mut self, job: usize, attempted: &Attempted, now: Instant) {
         let Some(open) = self.find_mut(job) else { return };
         open.kept = true;
+        open.noted = true;
         open.standing.failures = attempted.failures;
         open.deaths = attempted.deaths;
         open.suspect = attempted.deaths > 0 || attempted.runs;
@@ -67,6 +79,18 @@ impl Progress {
 
     fn find_mut(&mut self, job: usize) -> Option<&mut Open> {
         self.open.iter_mut().flatten().find(|open| open.job == job)
+    }
+
+    /// What is to be kept of it is written, and so it is kept from now on.
+    pub fn noted(&mut self, job: usize) {
+        if let Some(open) = self.open.iter_mut().flatten().find(|open| open.job == job) {
+            (open.kept, open.noted) = (true, true);
+        }
+    }
+
+    /// Whether something of it is surely kept.
+    pub fn is_noted(&self, job: usize) -> bool {
+        self.find(job).is_some_and(|open| open.noted)
     }
 
     /// Something of it is kept from now on, or may be.

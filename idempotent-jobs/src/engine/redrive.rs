@@ -158,8 +158,8 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// `pass`: what lets it run; whatever is written afterwards is no reason for others to wait.
-    async fn redrive_one(&self, letter: &Requested, standing: Standing, pass: Pass) -> After {
+    /// `pass`: what lets it run; a letter that is opened again is no reason for others to wait.
+    async fn redrive_one(&self, letter: &Requested, standing: Standing, pass: &mut Option<Pass>) -> After {
         let rests = |wait| After::Rests(standing, wait);
         let Some(name) = &letter.job else {
             return self.route(letter.id, pass).await.map_or(After::Left, rests);
@@ -241,14 +241,14 @@ impl<S: Store> Engine<S> {
         job: Option<&Routed<S>>,
         message: &Message,
         again: Again<'_>,
-        pass: Pass,
+        pass: &mut Option<Pass>,
     ) -> Option<Duration> {
         let Again { rejection, attempts, copy_to } = again;
         // Of a conflict the claim is another's.
         let claims = job.filter(|_| rejection.reason != Reason::Conflict);
         let identity = claims.and_then(|job| Some((job, identity(job, message)?)));
         // Nothing of the user's runs from here on.
-        drop(pass);
+        *pass = None;
         let claim =
             identity.as_ref().map(|(job, (key, fingerprint))| self.claim_of(job.spec(), key, *fingerprint, message));
         let death = store::Death {

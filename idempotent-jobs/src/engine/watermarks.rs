@@ -192,7 +192,10 @@ impl<S: Store> Engine<S> {
                 }
                 Some(Ok(start))
             }
-            Some((.., Answer::Refused(why))) => Some(Err(why)),
+            Some((.., Answer::Refused(why))) => {
+                self.health.missing_keys(&partition.topic, partition.number, &why);
+                Some(Err(why))
+            }
             None => {
                 if !state.asked.get(partition).is_some_and(|(of, about)| is_it(*of, about)) {
                     state.asked.insert(partition.clone(), (epoch, facts.clone()));
@@ -222,10 +225,7 @@ impl<S: Store> Engine<S> {
             let row = known.rows.iter().find(|row| is_of(row, &facts.partition)).cloned();
             match history::decide(row.as_ref(), &facts, &known.lineage, self.watermarks.missing_keys) {
                 Ok(decision) => decided.push((epoch, facts, row, decision)),
-                Err(why) => {
-                    self.health.missing_keys(&facts.partition.topic, facts.partition.number, &why);
-                    self.answer(&facts, epoch, Answer::Refused(why));
-                }
+                Err(why) => self.answer(&facts, epoch, Answer::Refused(why)),
             }
         }
         self.settle_starts(known, decided).await

@@ -18,6 +18,23 @@ type Committed = Option<(i64, String)>;
 /// failed the first time may have been a question that was for all of them.
 const TOGETHER: u32 = 2;
 
+/// Why nothing is known of a partition.
+pub(super) struct Miss {
+    pub(super) error: KafkaError,
+    /// It is the partition's own: no other one suffers from it.
+    pub(super) own: bool,
+}
+
+impl Miss {
+    fn of_all(error: KafkaError) -> Self {
+        Self { error, own: false }
+    }
+
+    fn of_its_own(error: KafkaError) -> Self {
+        Self { error, own: true }
+    }
+}
+
 /// The log's end counts only for those without a committed offset, and the `doubted` ones. Asks for all together
 /// that were not asked for often; where a log's start is not said, one by one. No such look is begun after half of
 /// `budget`, no question takes longer than that, and all together no longer than twice the budget: partitions for
@@ -28,19 +45,20 @@ pub(super) fn gather<C: ConsumerContext>(
     partitions: &[Partition],
     latest: bool,
     times: impl Fn(&Partition) -> u32,
+    own: impl Fn(&Partition) -> u32,
     doubted: &BTreeSet<Partition>,
     budget: Duration,
-) -> Vec<(Partition, KafkaResult<Facts>)> {
+) -> Vec<(Partition, Result<Facts, Miss>)> {
     let (began, all, budget) = (Instant::now(), 2 * budget, budget / 2);
     let left = || budget.min(all.saturating_sub(began.elapsed()));
     let committed = match committed(consumer, partitions, left()) {
         Ok(committed) => committed,
-        Err(error) => return partitions.iter().map(|at| (at.clone(), Err(error.clone()))).collect(),
+        Err(error) => return partitions.iter().map(|at| (at.clone(), Err(Miss::of_all(error.clone())))).collect(),
     };
     let needs_end = |at: &Partition| doubted.contains(at) || !matches!(committed.get(at), Some(Ok(Some(_))));
     let needed: BTreeSet<&Partition> = partitions.iter().filter(|at| needs_end(at)).collect();
     // One that could not be looked at would cost the answer for all.
-    let wanted = || partitions.iter().filter(|at| times(at) < TOGETHER);
+    let wanted = || partitions.iter().filter(|at| own(at) < TOGETHER);
     let starts = gaps::bounds(consumer, wanted(), Offset::Beginning, left());
     let ends = gaps::bounds(consumer, wanted().filter(|at| needed.contains(at)), Offset::End, left());
     let mut topics: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
@@ -59,9 +77,9 @@ pub(super) fn gather<C: ConsumerContext>(
             }
         };
         let committed = committed.remove(partition).unwrap_or(Ok(None));
-        let facts = bounds.and_then(|(start, end)| {
-            let committed = committed?;
-            let topic_id = answered(ids.get(&*partition.topic))?;
+        let facts = bounds.map_err(Miss::of_its_own).and_then(|(start, end)| {
+            let committed = committed.map_err(Miss::of_all)?;
+            let topic_id = answered(ids.get(&*partition.topic)).map_err(Miss::of_all)?;
             Ok(Facts { partition: partition.clone(), committed, start, end, topic_id, latest })
         });
         found.push((partition.clone(), facts));

@@ -129,6 +129,8 @@ pub(super) struct Later(BTreeMap<Partition, Retry>);
 struct Retry {
     first: Instant,
     times: u32,
+    /// Of these, looks at it alone, or at it among others, that failed for it.
+    own: u32,
     next: Instant,
 }
 
@@ -147,11 +149,18 @@ impl Later {
         self.0.get(partition).map_or(0, |retry| retry.times)
     }
 
-    /// Puts a partition off, for longer each time; returns for how long it has failed.
-    pub(super) fn put_off(&mut self, partition: &Partition) -> Duration {
+    /// How often a look at it failed for its own sake, and not since nothing was said of any.
+    pub(super) fn own(&self, partition: &Partition) -> u32 {
+        self.0.get(partition).map_or(0, |retry| retry.own)
+    }
+
+    /// Puts a partition off, for longer each time, after a look that failed for its `own` sake or not; returns for how
+    /// long it has failed.
+    pub(super) fn put_off(&mut self, partition: &Partition, own: bool) -> Duration {
         let now = Instant::now();
-        let retry = self.0.entry(partition.clone()).or_insert(Retry { first: now, times: 0, next: now });
+        let retry = self.0.entry(partition.clone()).or_insert(Retry { first: now, times: 0, own: 0, next: now });
         retry.times = retry.times.saturating_add(1);
+        retry.own = retry.own.saturating_add(u32::from(own));
         retry.next = now + Duration::from_secs(1 << retry.times.min(4).saturating_sub(1));
         now - retry.first
     }
@@ -180,7 +189,7 @@ mod tests {
         let mut later = Later::default();
         let waits: Vec<u64> = (0..6)
             .map(|_| {
-                later.put_off(&bad);
+                later.put_off(&bad, true);
                 let wait = later.0[&bad].next - Instant::now();
                 wait.as_secs_f64().round() as u64
             })

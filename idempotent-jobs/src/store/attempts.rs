@@ -196,7 +196,7 @@ pub trait AttemptSql: Database {
         id: i64,
         process: &str,
         ended: Redrive,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
     /// A person asks for it: nothing is known of it any more.
     fn forget_redrive(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<(), Error>> + Send;
     /// Notes that this process runs no letter.

@@ -369,7 +369,7 @@ pub trait Store: Sized + Send + Sync + 'static {
         id: i64,
         process: &str,
         ended: Redrive,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// Notes that this process runs no dead letter.
     fn redrives_ended(&self, process: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// Deletes what was noted of a claim's message, once this transaction is committed, and holds it until then.

@@ -247,12 +247,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.end(tx, attempts::NOTING).await.map(|()| known)
     }
 
-    async fn redrive_ended(&self, id: i64, process: &str, ended: attempts::Redrive) -> Result<(), StoreError> {
+    async fn redrive_ended(&self, id: i64, process: &str, ended: attempts::Redrive) -> Result<bool, StoreError> {
         let mut tx = self.begin_aside(NOTING).await?;
         let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
         let noting = async { DB::redrive_ended(tx.parts().0, id, process, ended).await.map_err(failed) };
-        within(NOTING.timeout, attempts::NOTING, noting).await?;
-        self.end(tx, attempts::NOTING).await
+        let noted = within(NOTING.timeout, attempts::NOTING, noting).await?;
+        self.end(tx, attempts::NOTING).await.map(|()| noted)
     }
 
     async fn redrives_ended(&self, process: &str) -> Result<(), StoreError> {

@@ -19,13 +19,13 @@ impl<S: Store> Engine<S> {
             Ok(known) => known,
             Err(wait) => return After::Rests(standing, wait),
         };
-        let mut pass = beside;
+        let mut pass = Some(beside);
         if (1..KILLS).contains(&known.deaths) {
             // Whoever waits does not run, and is not to blame if the process dies meanwhile.
             let waits = Redrive { survived: false, failures: known.failures, wait: Duration::ZERO };
             self.redrive_ended(letter, waits).await;
             drop(pass);
-            pass = gate::alone().await;
+            pass = Some(gate::alone().await);
             known = match self.note_redrive(letter).await {
                 Ok(known) => known,
                 Err(wait) => return After::Rests(standing, wait),
@@ -34,21 +34,21 @@ impl<S: Store> Engine<S> {
         // More only if its last end could not be written.
         let standing = Standing { failures: standing.failures.max(known.failures), ..standing };
         let after = if known.deaths >= KILLS {
-            drop(pass);
+            pass = None;
             self.accuse_letter(letter, known.deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
         } else {
-            self.redrive_one(letter, standing, pass).await
+            self.redrive_one(letter, standing, &mut pass).await
         };
         let (survived, standing, wait) = match &after {
             After::Again(standing, wait) => (true, *standing, *wait),
             After::Rests(standing, wait) => (false, *standing, *wait),
             After::Settled | After::Left => (false, Standing::default(), Duration::ZERO),
         };
-        match self.redrive_ended(letter, Redrive { survived, failures: standing.failures, wait }).await {
-            // The database knows them.
-            true => after.without_failures(),
-            false => after,
-        }
+        let written = self.redrive_ended(letter, Redrive { survived, failures: standing.failures, wait }).await;
+        // Who dies from here on did not die of it.
+        drop(pass);
+        // The database knows them.
+        if written { after.without_failures() } else { after }
     }
 
     /// What is known of it. An error: it is not to be run now.
@@ -70,7 +70,8 @@ impl<S: Store> Engine<S> {
         if let Err(error) = &written {
             tracing::warn!(letter = letter.id, %error, "that a run of a dead letter is over could not be written");
         }
-        written.is_ok()
+        // Another process may have taken the run for one that died.
+        written.unwrap_or(false)
     }
 
     /// Nothing of the user's reads it again before a person asks for it.

@@ -19,7 +19,7 @@ const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Durat
 impl<S: Store> Engine<S> {
     /// Runs it by each job that takes its event, as a new message: claims of their own keep each from doing
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
-    pub(super) async fn route(&self, id: i64, pass: Pass) -> Option<Duration> {
+    pub(super) async fn route(&self, id: i64, pass: &mut Option<Pass>) -> Option<Duration> {
         let message = match self.read(id).await {
             Ok(Some(letter)) => letter.message,
             Ok(None) => return Some(LOOK),
@@ -38,7 +38,7 @@ impl<S: Store> Engine<S> {
                 return Some(wait);
             }
         }
-        drop(pass);
+        *pass = None;
         match self.routed(id).await {
             Ok(()) => None,
             Err(error) => {

@@ -4,6 +4,7 @@
 //! mostly is right. Where it is not, the partition is assigned again with its offset: librdkafka starts
 //! partitions on a thread of its own, and drops, without a word, a start that a seek overtakes.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use rdkafka::consumer::{Consumer as _, RebalanceProtocol};
@@ -63,12 +64,12 @@ impl Poller {
             return;
         }
         due.sort_by_key(|partition| self.later.times(partition));
-        let times = |at: &Partition| self.later.times(at);
+        let (times, own) = (|at: &Partition| self.later.times(at), |at: &Partition| self.later.own(at));
         let doubted = self.membership().state().astray.clone();
-        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, times, &doubted, self.look) {
+        for (partition, found) in facts::gather(&self.consumer, &due, self.latest, times, own, &doubted, self.look) {
             match found {
                 Ok(facts) => _ = self.membership().state().facts.insert(partition, facts),
-                Err(error) => self.look_again(&partition, &error),
+                Err(miss) => self.look_again(&partition, &miss.error, miss.own),
             }
         }
     }
@@ -116,6 +117,7 @@ impl Poller {
         if is_late {
             ready.clear();
         }
+        let known: BTreeSet<Partition> = checked.iter().cloned().collect();
         ready.sort_by_key(|(partition, _)| self.later.times(partition));
         let mut lost = Vec::new();
         let found = match ready.is_empty() {
@@ -135,7 +137,7 @@ impl Poller {
                     lost.extend(gap);
                     checked.push(partition);
                 }
-                Err(error) => self.look_again(&partition, &error),
+                Err(error) => self.look_again(&partition, &error, true),
             }
         }
         if !lost.is_empty() {
@@ -146,12 +148,15 @@ impl Poller {
             }
             error!("{text}");
         }
+        // One that was reset while others were asked about is compared with its log in the next turn.
+        let state = self.membership().state();
+        checked.retain(|partition| !known.contains(partition) || !state.reset.contains(partition));
         Some(checked)
     }
 
-    fn look_again(&mut self, partition: &Partition, error: &KafkaError) {
+    fn look_again(&mut self, partition: &Partition, error: &KafkaError, own: bool) {
         let Partition { topic, number } = partition;
-        let failing = self.later.put_off(partition);
+        let failing = self.later.put_off(partition, own);
         let advice = match gaps::fault(error) {
             Fault::Missing if failing < self.settings.missing_budget => None,
             Fault::Missing => Some(faults::MISSING),

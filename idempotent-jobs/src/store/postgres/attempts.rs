@@ -247,7 +247,7 @@ impl AttemptSql for Postgres {
         Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
     }
 
-    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+    async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<bool, Error> {
         let over = sqlx::query(
             "DELETE FROM idempotent_jobs.redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
              (SELECT 1 FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested')",
@@ -257,7 +257,7 @@ impl AttemptSql for Postgres {
         .execute(&mut *conn)
         .await?;
         if over.rows_affected() > 0 {
-            return Ok(());
+            return Ok(true);
         }
         sqlx::query(
             "UPDATE idempotent_jobs.redrives SET runner = NULL, deaths = CASE WHEN $3 THEN 0 ELSE deaths END, failures = $4, \
@@ -270,7 +270,7 @@ impl AttemptSql for Postgres {
         .bind(millis(ended.wait))
         .execute(conn)
         .await
-        .map(drop)
+        .map(|done| done.rows_affected() > 0)
     }
 
     async fn forget_redrive(conn: &mut PgConnection, id: i64) -> Result<(), Error> {

@@ -115,8 +115,9 @@ impl LetterSql for Postgres {
         topics: &[&str],
     ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
-            "SELECT id, job, topic FROM idempotent_jobs.dead_letters WHERE state = 'requested' \
-             AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2) AND \"group\" = $5) AND id > $3 ORDER BY id LIMIT $4",
+            "SELECT id, job, topic FROM idempotent_jobs.dead_letters AS d WHERE state = 'requested' \
+             AND NOT EXISTS (SELECT FROM idempotent_jobs.redrives AS r WHERE r.letter = d.id \
+             AND r.due_at > pg_catalog.clock_timestamp()) AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2) AND \"group\" = $5) AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(jobs)
         .bind(topics)

@@ -239,7 +239,7 @@ impl AttemptSql for Sqlite {
         Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
     }
 
-    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<(), Error> {
+    async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<bool, Error> {
         let over = sqlx::query(
             "DELETE FROM main.idempotent_jobs_redrives WHERE letter = $1 AND runner = $2 AND NOT EXISTS \
              (SELECT 1 FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested')",
@@ -249,7 +249,7 @@ impl AttemptSql for Sqlite {
         .execute(&mut *conn)
         .await?;
         if over.rows_affected() > 0 {
-            return Ok(());
+            return Ok(true);
         }
         let sql = format!(
             "UPDATE main.idempotent_jobs_redrives SET runner = NULL, deaths = CASE WHEN $3 THEN 0 ELSE deaths END, failures = $4, \
@@ -263,7 +263,7 @@ impl AttemptSql for Sqlite {
             .bind(millis(ended.wait))
             .execute(conn)
             .await
-            .map(drop)
+            .map(|done| done.rows_affected() > 0)
     }
 
     async fn forget_redrive(conn: &mut SqliteConnection, id: i64) -> Result<(), Error> {

@@ -103,7 +103,9 @@ impl LetterSql for Sqlite {
         topics: &[&str],
     ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
-            "SELECT id, job, topic FROM main.idempotent_jobs_dead_letters WHERE state = 'requested' \
+            "SELECT id, job, topic FROM main.idempotent_jobs_dead_letters AS d WHERE state = 'requested' \
+             AND NOT EXISTS (SELECT 1 FROM main.idempotent_jobs_redrives AS r WHERE r.letter = d.id \
+             AND r.due_at > CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) \
              AND (job IN (SELECT value FROM json_each($1)) OR job IS NULL AND topic IN (SELECT value FROM json_each($2)) AND \"group\" = $5) \
              AND id > $3 ORDER BY id LIMIT $4",
         )
