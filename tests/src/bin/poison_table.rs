@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 }
 
 fn read(arguments: &[String]) -> Option<Plan> {
-    let (mut messages, mut keys, mut kills, mut killers, mut seed) = (50_000, 500, 20, 5, 1);
+    let (mut messages, mut keys, mut kills, mut killers, mut seed) = (50_000, 500, 20, 0, 1);
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return None };
         match name.as_str() {
