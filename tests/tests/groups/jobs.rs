@@ -209,7 +209,7 @@ macro_rules! gate {
     ($name:ident, $tx:ident) => {
         #[idempotent_job(topic = "groups", event = "gate", key = "id", ordering = none)]
         async fn $name(_: &mut $tx, _gate: Gate) -> JobResult {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(600)).await;
             Ok(())
         }
     };
