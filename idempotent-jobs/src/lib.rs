@@ -32,9 +32,9 @@
 //! }
 //! ```
 //!
-//! Covered are writes through the handle ([`Tx`]: `PgTx`, `SqliteTx`) and nothing
-//! else. Calls to the outside happen at least once: pass on [`Meta::key`], which stays the same on
-//! every attempt and redelivery, and let the receiver deduplicate.
+//! Covered are writes through the handle ([`Tx`]: `PgTx`, `SqliteTx`) and records put into the outbox, and
+//! nothing else. Calls to the outside happen at least once: pass on [`Meta::external_key`], which stays the same on
+//! every attempt and redelivery and differs from job to job, and let the receiver deduplicate.
 //!
 //! # Where to look
 //! [`idempotent_job`] for the options of a job, [`KeyPart`] for what a key is made of, [`Extract`]
