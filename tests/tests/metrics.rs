@@ -63,7 +63,7 @@ fn ded_08_outcomes_dead_letters_and_redrives_are_counted_by_job_and_reason() {
     expected.push(("-", "unknown_event", 1));
     expect(&seen[DEAD_LETTERS], &expected);
 
-    mended.0.store(true, Ordering::SeqCst);
+    mended.is.store(true, Ordering::SeqCst);
     world.put(&[does(6_000, "")]);
     world.ask();
     world.answered();

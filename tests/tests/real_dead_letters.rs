@@ -25,10 +25,12 @@ fn dlt_01_a_message_that_dies_while_the_database_is_away_keeps_its_offset() {
     let proxy = Proxy::to(world.database.url());
     let offsets = world.put(&[good(0), does(4, "late"), good(8)]);
     let url = proxy.url(world.database.url());
-    let worker = world.work_as(["single_postgres"], |builder| builder.database_url(url).state(Mended::default()));
+    let mended = Mended::default();
+    let worker = world.work_as(["single_postgres"], |builder| builder.database_url(url).state(mended.clone()));
     let source = worker.source;
     world.events.wait_count(source, Point::Claimed, 3);
     proxy.cut();
+    mended.late.notify_one();
     // The outage itself, not a wait for anything.
     world.events.wait_briefly(Duration::from_secs(4), |seen| seen.has_ended(source));
     assert!(world.letters().is_empty());

@@ -6,15 +6,18 @@ use serde::Deserialize;
 use sqlx::Executor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tests::database::{effect_pg, effect_sqlite};
 use tests::world::Topic;
+use tokio::sync::Notify;
 
 pub const DYING: Topic = ("dying", 4);
 
-/// Whether the handlers are mended.
+/// Whether the handlers are mended, and what the late one waits for.
 #[derive(Clone, Default)]
-pub struct Mended(pub Arc<AtomicBool>);
+pub struct Mended {
+    pub is: Arc<AtomicBool>,
+    pub late: Arc<Notify>,
+}
 
 #[derive(Debug, Deserialize)]
 pub struct Work {
@@ -30,14 +33,14 @@ macro_rules! job {
         )]
         async fn $name(tx: &mut $tx, work: Work, meta: Meta, State(mended): State<Mended>) -> JobResult {
             $effect(tx, stringify!($name), work.id, &meta).await?;
-            if mended.0.load(Ordering::SeqCst) {
+            if mended.is.load(Ordering::SeqCst) {
                 return Ok(());
             }
             match work.does.as_str() {
                 "fail" => Err("the handler says no".into()),
                 "terminal" => Err(JobError::terminal("no retry can help")),
                 "late" => {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    mended.late.notified().await;
                     Err(JobError::terminal("no retry can help"))
                 }
                 "panic" => panic!("the handler panics"),

@@ -99,7 +99,7 @@ pub fn each_bad_one_is_one_dead_letter(kind: Kind, form: &str) {
     }
     assert_eq!(letters.len(), poison.len(), "and no other");
 
-    mended.0.store(true, Ordering::SeqCst);
+    mended.is.store(true, Ordering::SeqCst);
     world.ask();
     let states = world.answered();
     worker.stop().expect("a clean stop");
@@ -143,7 +143,7 @@ pub fn redrives_are_shared_by_workers_and_each_runs_once(kind: Kind) {
     let workers = [work_on(&world, "single", &mended), work_on(&world, "single", &mended)];
     world.settled(PATIENCE);
     assert_eq!(world.letters().len(), 250);
-    mended.0.store(true, Ordering::SeqCst);
+    mended.is.store(true, Ordering::SeqCst);
     let ids: Vec<i64> = world.letters().iter().map(|letter| letter.id).collect();
     for _ in 0..3 {
         world.ask_for(&ids);

@@ -232,8 +232,8 @@ pub async fn a_letter_that_gains_a_key_is_found_by_it<B: Bed>(bed: &B) {
 pub async fn a_transaction_begins_when_it_has_a_connection<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let holder = store.begin(TERMS).await.expect("begins");
-    let (waiting, released) = tokio::join!(store.begin(TERMS), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    // Polled in this order: the first one waits for the slot that the second one gives back.
+    let (waiting, released) = tokio::join!(biased; store.begin(TERMS), async {
         let released = std::time::Instant::now();
         store.rollback(holder).await;
         released

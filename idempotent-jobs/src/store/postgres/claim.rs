@@ -1,7 +1,8 @@
 //! The dedup insert.
 
-use sqlx::postgres::PgRow;
-use sqlx::{Error, PgConnection, Row};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Error, PgConnection, Postgres, Row};
 
 use super::session::limits;
 use crate::key::hex;
@@ -15,17 +16,28 @@ pub(super) async fn insert(conn: &mut PgConnection, claim: &Claim<'_>) -> Result
          (job, key, fingerprint, scheme, \"group\", topic, partition, \"offset\") \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING",
     )
-    .bind(claim.job)
-    .bind(claim.key.stored())
-    .bind(&claim.fingerprint.0[..])
-    .bind(claim.scheme)
-    .bind(claim.group)
-    .bind(&*claim.at.topic)
-    .bind(claim.at.partition)
-    .bind(claim.at.offset)
+    .bind_claim(claim)
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// The claim's columns as the parameters of statements that write them.
+pub(super) trait BindClaim<'q> {
+    fn bind_claim(self, claim: &'q Claim<'q>) -> Self;
+}
+
+impl<'q> BindClaim<'q> for Query<'q, Postgres, PgArguments> {
+    fn bind_claim(self, claim: &'q Claim<'q>) -> Self {
+        self.bind(claim.job)
+            .bind(claim.key.stored())
+            .bind(&claim.fingerprint.0[..])
+            .bind(claim.scheme)
+            .bind(claim.group)
+            .bind(&*claim.at.topic)
+            .bind(claim.at.partition)
+            .bind(claim.at.offset)
+    }
 }
 
 /// Prepares the insert by name on a new connection, for [`inserting`].

@@ -3,7 +3,7 @@
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Error, PgConnection, Postgres, Row};
 
-use super::claim::stored;
+use super::claim::{BindClaim, stored};
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
@@ -44,14 +44,7 @@ impl LetterSql for Postgres {
              (job, key, state, fingerprint, scheme, \"group\", topic, partition, \"offset\") \
              VALUES ($1, $2, 'dead', $3, $4, $5, $6, $7, $8) ON CONFLICT (job, key) DO NOTHING",
         )
-        .bind(claim.job)
-        .bind(claim.key.stored())
-        .bind(&claim.fingerprint.0[..])
-        .bind(claim.scheme)
-        .bind(claim.group)
-        .bind(&*claim.at.topic)
-        .bind(claim.at.partition)
-        .bind(claim.at.offset)
+        .bind_claim(claim)
         .execute(conn)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -165,14 +158,7 @@ impl LetterSql for Postgres {
             "UPDATE idempotent_jobs.processed SET state = 'done', fingerprint = $3, scheme = $4, \"group\" = $5, topic = $6, \
              partition = $7, \"offset\" = $8, processed_at = pg_catalog.now() WHERE job = $1 AND key = $2",
         )
-        .bind(claim.job)
-        .bind(claim.key.stored())
-        .bind(&claim.fingerprint.0[..])
-        .bind(claim.scheme)
-        .bind(claim.group)
-        .bind(&*claim.at.topic)
-        .bind(claim.at.partition)
-        .bind(claim.at.offset)
+        .bind_claim(claim)
         .execute(conn)
         .await
         .map(drop)
