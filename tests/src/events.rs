@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use idempotent_jobs::__private::{Point, Probe};
 use idempotent_jobs::Coordinates;
 
+/// A topic's partition.
+type Place = (Arc<str>, i32);
+
 /// Which program told it, in the order they were started.
 pub type Source = u32;
 
@@ -26,7 +29,11 @@ pub struct Seen {
     /// Lines the programs wrote beside their events.
     pub said: Vec<(Source, String)>,
     counts: HashMap<(Source, Point), usize>,
-    committed: HashMap<(Arc<str>, i32), i64>,
+    committed: HashMap<Place, i64>,
+    accepted: HashMap<Place, i64>,
+    sent: HashMap<Place, i64>,
+    sending: usize,
+    started: HashSet<Source>,
     ended: HashSet<Source>,
     dismissed: HashSet<Source>,
 }
@@ -45,6 +52,13 @@ impl Seen {
     /// Whether the offset, and so every one below it, is committed to Kafka.
     pub fn is_committed(&self, topic: &str, partition: i32, offset: i64) -> bool {
         self.committed.get(&(Arc::from(topic), partition)).is_some_and(|highest| *highest >= offset)
+    }
+
+    /// Whether the workers of this process, which are all there are, have read everything that was sent.
+    pub fn is_all_accepted(&self) -> bool {
+        let reaches = |offsets: &HashMap<Place, i64>, place, end| offsets.get(place).is_some_and(|it| it >= end);
+        self.sending == 0
+            && self.sent.iter().all(|(at, end)| reaches(&self.accepted, at, end) || reaches(&self.committed, at, end))
     }
 
     /// Whether the program wrote a line that contains this.
@@ -93,13 +107,39 @@ impl Events {
 
     pub fn record(&self, source: Source, point: Point, at: Coordinates) {
         let mut seen = self.seen();
+        if point == Point::Accepted {
+            raise(&mut seen.accepted, at);
+            self.changed.notify_all();
+            return;
+        }
         *seen.counts.entry((source, point)).or_default() += 1;
         if point == Point::OffsetCommitted {
-            let highest = seen.committed.entry((Arc::clone(&at.topic), at.partition)).or_insert(-1);
-            *highest = at.offset.max(*highest);
+            raise(&mut seen.committed, at.clone());
         }
         seen.events.push(Event { source, point, at });
         self.changed.notify_all();
+    }
+
+    /// Something is about to be sent, until [`sent`](Self::sent) says what.
+    pub fn sending(&self) {
+        self.seen().sending += 1;
+    }
+
+    /// This was sent.
+    pub fn sent(&self, all: impl IntoIterator<Item = Coordinates>) {
+        let mut seen = self.seen();
+        seen.sending -= 1;
+        all.into_iter().for_each(|at| raise(&mut seen.sent, at));
+        self.changed.notify_all();
+    }
+
+    /// A program starts in this process. What others read that are gone by then is to be read again.
+    pub fn start(&self, source: Source) {
+        let mut seen = self.seen();
+        if seen.started.is_subset(&seen.ended) {
+            seen.accepted.clear();
+        }
+        seen.started.insert(source);
     }
 
     pub fn say(&self, source: Source, line: String) {
@@ -153,6 +193,11 @@ impl Events {
     }
 }
 
+fn raise(highest: &mut HashMap<Place, i64>, at: Coordinates) {
+    let highest = highest.entry((at.topic, at.partition)).or_insert(-1);
+    *highest = at.offset.max(*highest);
+}
+
 /// A probe that tells a record in this process.
 pub struct Watch {
     pub source: Source,
@@ -167,6 +212,7 @@ impl Probe for Watch {
 
 /// Every point, with the word programs use for it.
 pub const POINTS: &[(Point, &str)] = &[
+    (Point::Accepted, "accepted"),
     (Point::Claimed, "claimed"),
     (Point::Handled, "handled"),
     (Point::Committed, "committed"),

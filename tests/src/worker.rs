@@ -33,6 +33,7 @@ impl World {
         more: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
     ) -> Running {
         let source = self.source();
+        self.events.start(source);
         let watch = Watch { source, events: Arc::clone(&self.events) };
         let builder = Worker::builder().database_url(self.database.url()).brokers(self.broker.servers());
         let builder = builder.group_id(&self.group).property("group.protocol", "consumer").jobs(jobs).probe(watch);

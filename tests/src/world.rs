@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
+use idempotent_jobs::Coordinates;
 use serde_json::json;
 
 use crate::PATIENCE;
@@ -176,7 +177,14 @@ impl World {
     /// Sends records as they are; their offsets.
     pub fn put(&self, records: &[Wire]) -> Vec<i64> {
         let (topic, _) = self.topic;
+        self.events.sending();
         let offsets = self.broker.send(topic, records);
+        let place = |(record, offset): (&Wire, &i64)| Coordinates {
+            topic: topic.into(),
+            partition: record.partition,
+            offset: *offset,
+        };
+        self.events.sent(records.iter().zip(&offsets).map(place));
         let mut sent = self.sent();
         for (record, offset) in records.iter().zip(&offsets) {
             let end = sent.ends.entry((topic, record.partition)).or_insert(-1);

@@ -75,7 +75,9 @@ impl<S: Store> Intake for Engine<S> {
     fn accept(&self, message: Message) -> Room {
         // Only topics of jobs are subscribed to.
         let Some(place) = self.classes.place(&message) else { return Room::Open };
+        let at = message.coordinates.clone();
         let room = self.lanes().push(message, place);
+        self.probe.reached(Point::Accepted, &at);
         self.work.notify_one();
         room
     }

@@ -5,6 +5,8 @@ use crate::message::Coordinates;
 /// A point a message passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Point {
+    /// The message is read and waits for its turn.
+    Accepted,
     /// The claim is inserted, the handler not entered.
     Claimed,
     /// The handler returned `Ok`, nothing is committed.

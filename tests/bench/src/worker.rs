@@ -19,7 +19,7 @@ impl Probe for Counting {
             Point::Skipped => self.0.duplicate(),
             // Whatever this run measures, it is not what it is to measure.
             Point::Buried => panic!("a message of the benchmark cannot be processed: see its dead letter"),
-            Point::Handled | Point::Recorded | Point::OffsetCommitted => {}
+            Point::Accepted | Point::Handled | Point::Recorded | Point::OffsetCommitted => {}
         }
     }
 }

@@ -7,7 +7,9 @@ use idempotent_jobs::prelude::*;
 use idempotent_jobs::{PgTx, SqliteTx};
 use serde::{Deserialize, Serialize};
 use sqlx::Executor;
+use tests::PATIENCE;
 use tests::database::{effect_pg, effect_sqlite};
+use tests::events::{Events, Seen};
 
 /// A message's payload: what its handler does on its first calls. Then it is a good one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -44,12 +46,19 @@ pub struct Call {
 }
 
 /// Every call of a handler, also those whose effects were undone.
-#[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Call>>>);
+#[derive(Clone)]
+pub struct Log {
+    calls: Arc<Mutex<Vec<Call>>>,
+    events: Arc<Events>,
+}
 
 impl Log {
+    pub fn of_events(events: &Arc<Events>) -> Self {
+        Self { calls: Arc::default(), events: Arc::clone(events) }
+    }
+
     pub fn calls(&self) -> Vec<Call> {
-        self.0.lock().expect("no panic while a call is noted").clone()
+        self.calls.lock().expect("no panic while a call is noted").clone()
     }
 
     /// The calls of a job that were given this id.
@@ -61,7 +70,7 @@ impl Log {
     fn enter(&self, job: &'static str, works: &[Work], metas: &[Meta], tenant: Option<String>) -> Vec<String> {
         let ids = works.iter().map(|work| work.id).collect();
         let attempts = metas.iter().map(|meta| meta.attempt).collect();
-        self.0.lock().expect("no panic while a call is noted").push(Call { job, ids, attempts, tenant });
+        self.calls.lock().expect("no panic while a call is noted").push(Call { job, ids, attempts, tenant });
         let misbehaves = |work: &&Work| self.of(job, work.id).len() <= work.times;
         works.iter().filter(misbehaves).map(|work| work.does.clone()).collect()
     }
@@ -208,9 +217,9 @@ macro_rules! batch {
 macro_rules! gate {
     ($name:ident, $tx:ident) => {
         #[idempotent_job(topic = "groups", event = "gate", key = "id", ordering = none)]
-        async fn $name(_: &mut $tx, _gate: Gate) -> JobResult {
-            tokio::time::sleep(Duration::from_millis(600)).await;
-            Ok(())
+        async fn $name(_: &mut $tx, _gate: Gate, State(log): State<Log>) -> JobResult {
+            let open = tokio::task::block_in_place(|| log.events.wait_briefly(PATIENCE, Seen::is_all_accepted));
+            if open { Ok(()) } else { Err(JobError::terminal("the rest was not read")) }
         }
     };
 }

@@ -94,7 +94,7 @@ impl Scene {
         world.database.run(&format!("CREATE TABLE parts (of_limit {late})"));
         world.database.run("CREATE TABLE counters (id BIGINT PRIMARY KEY, touched BIGINT NOT NULL)");
         world.database.run("INSERT INTO counters VALUES (0, 0), (1, 0), (2, 0), (3, 0), (4, 0)");
-        Self { world, log: Log::default(), gates: AtomicI64::new(0) }
+        Self { log: Log::of_events(&world.events), world, gates: AtomicI64::new(0) }
     }
 
     /// Sends the messages behind a gate on each of their partitions, which holds the worker
@@ -103,9 +103,10 @@ impl Scene {
         let mut partitions: Vec<i32> = messages.iter().map(|message| message.partition).collect();
         partitions.sort_unstable();
         partitions.dedup();
-        let gates: Vec<Wire> = partitions.into_iter().map(|partition| self.gate(partition)).collect();
-        self.world.put(&gates);
-        self.world.put(&messages.iter().map(Message::wire).collect::<Vec<_>>())
+        let gates = partitions.len();
+        let gated = partitions.into_iter().map(|partition| self.gate(partition));
+        let all: Vec<Wire> = gated.chain(messages.iter().map(Message::wire)).collect();
+        self.world.put(&all).split_off(gates)
     }
 
     fn gate(&self, partition: i32) -> Wire {

@@ -59,6 +59,10 @@ impl Orders {
 
 impl Probe for Orders {
     fn reached(&self, point: Point, at: &Coordinates) {
+        // Nobody outside asks for it.
+        if point == Point::Accepted {
+            return;
+        }
         let mut state = self.state();
         println!("{}", events::line(point, at));
         match &mut state.armed {
