@@ -120,6 +120,23 @@ fn a_relay_goes_on_behind_a_restart_of_the_database() {
     relay.stop();
 }
 
+/// A record is one row that is inserted and deleted: an update for each would leave dead rows faster than a vacuum takes them.
+#[test]
+fn db_17_a_record_that_gets_through_is_never_updated() {
+    let scene = Scene::real();
+    let relay = scene.relay();
+    for lane in 0..100 {
+        scene.rows(lane, 0..20);
+    }
+    scene.drained(PATIENCE);
+    relay.stop();
+    let (lanes, copies) = first_copies(&scene.found());
+    assert_eq!((lanes.len(), copies), (100, 2_000));
+    let of = |what| format!("SELECT {what} FROM pg_stat_all_tables WHERE relid = 'idempotent_jobs.outbox'::regclass");
+    scene.becomes(&of("n_tup_del"), 2_000, SOON);
+    assert_eq!(scene.database.number(&of("n_tup_upd")), 0, "rows that were updated");
+}
+
 #[test]
 fn out_05_bad_records_are_set_aside_and_the_others_go_on() {
     let scene = Scene::real();

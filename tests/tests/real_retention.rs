@@ -2,10 +2,14 @@
 
 mod purging;
 
+use std::time::{Duration, Instant};
+
+use idempotent_jobs::__private::Point;
 use purging::{Bed, of_orders, purge, row};
 use sqlx::{Connection, Executor, PgConnection};
 use tests::database::Kind;
-use tests::wait_for;
+use tests::world::{CRASH, World};
+use tests::{PATIENCE, wait_for};
 
 const BOTH: [Kind; 2] = [Kind::Postgres, Kind::Sqlite];
 
@@ -90,11 +94,37 @@ fn ded_04_the_watermark_is_told_how_far_the_purge_went() {
     purging::store::the_watermark_is_told_how_far_the_purge_went(Kind::Postgres);
 }
 
+/// A key costs one row that nothing changes: neither a duplicate nor a kill leaves dead rows for a vacuum.
+#[test]
+fn db_17_a_key_is_one_row_that_is_never_changed() {
+    let world = World::real(CRASH);
+    world.send(0..1_000);
+    let child = world.child();
+    child.heard_of(Point::Handled, 300);
+    child.kill();
+    world.send(0..1_000);
+    let next = world.child();
+    world.settled(PATIENCE);
+    next.stop();
+    world.assert_once();
+    let of =
+        |what| format!("SELECT {what} FROM pg_stat_all_tables WHERE relid = 'idempotent_jobs.processed'::regclass");
+    // A server tells its numbers when its session is over.
+    let deadline = Instant::now() + PATIENCE;
+    while world.database.number(&of("n_live_tup")) < 1_000 {
+        assert!(Instant::now() < deadline, "{} rows", world.database.number(&of("n_live_tup")));
+        world.events.wait_briefly(Duration::from_millis(100), |_| false);
+    }
+    assert_eq!(world.database.number(&of("n_tup_upd + n_tup_del")), 0, "rows that were changed or deleted");
+    let reserved = "SELECT count(*) FROM pg_class WHERE oid = 'idempotent_jobs.processed'::regclass \
+         AND 'fillfactor=100' = ANY (reloptions) AND reloptions::text LIKE '%autovacuum_vacuum_insert_scale_factor%'";
+    assert_eq!(world.database.number(reserved), 1, "settings of the table");
+}
+
 /// One cleaner a database, whatever its group; its connection's end is its end.
 #[test]
 fn db_16_another_cleaner_finds_the_database_busy_until_the_first_is_gone() {
     use idempotent_jobs::__private::store::Begun;
-    use std::time::Duration;
     let bed = Bed::new(Kind::Postgres);
     bed.put_many("charge", 3_000);
     let (purge, other) = (purge(), bed.another_cleaner());
