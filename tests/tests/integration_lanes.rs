@@ -96,6 +96,8 @@ impl Scene {
         worker.stop().expect("a clean stop");
         assert!(self.committed()[0] <= 0, "nothing moved past the stuck message: {:?}", self.committed());
         self.healed.0.store(true, Ordering::Relaxed);
+        // The next worker would keep to the time at which it is due.
+        self.world.database.run("UPDATE idempotent_jobs_attempts SET due_at = 0");
         let next = self.worker();
         self.world.settled(PATIENCE);
         next.stop().expect("a clean stop");
