@@ -73,6 +73,11 @@ fn a_topic_made_anew_and_filled_beyond_the_old_one_is_read_from_its_start() {
 }
 
 #[test]
+fn a_database_that_is_replaced_between_two_jobs_of_a_message_loses_neither() {
+    history::replaced_between_two_jobs();
+}
+
+#[test]
 fn a_database_that_is_replaced_again_and_again_under_load_loses_nothing() {
     history::replaced_under_load(&[("group.instance.id", "one")]);
 }

@@ -109,9 +109,9 @@ impl Offsets {
         self.recorded = self.recorded.map(|recorded| recorded.max(position));
     }
 
-    /// Whether something is settled that the database does not say yet.
+    /// Whether something was read that the database does not say yet.
     pub fn is_ahead(&self) -> bool {
-        self.to_record().is_some() || self.open.iter().any(|(_, settled)| *settled)
+        self.to_record().is_some() || !self.open.is_empty()
     }
 
     /// The position to commit, if it moved since it was last confirmed: never more than the
@@ -141,8 +141,9 @@ mod tests {
     #[test]
     fn nothing_is_committed_that_the_database_does_not_say() {
         let mut offsets = Offsets::recorded_at(5);
+        assert!(!offsets.is_ahead(), "nothing was read");
         (5..9).for_each(|offset| _ = offsets.accept(offset));
-        assert_eq!((offsets.to_record(), offsets.is_ahead()), (None, false));
+        assert_eq!((offsets.to_record(), offsets.is_ahead()), (None, true));
         offsets.settle(6);
         assert_eq!((offsets.to_record(), offsets.is_ahead()), (None, true));
         offsets.settle(5);

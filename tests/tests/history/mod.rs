@@ -2,14 +2,42 @@
 
 #![allow(dead_code, reason = "some need real servers")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_jobs::__private::Point;
+use idempotent_jobs::PgTx;
+use idempotent_jobs::prelude::*;
+use serde::Deserialize;
 use tests::PATIENCE;
 use tests::child::Child;
-use tests::database::Kind;
+use tests::database::{Kind, effect_pg};
 use tests::events::Seen;
 use tests::world::{CRASH, World};
+
+/// What ails the second of two jobs is over.
+#[derive(Clone, Default)]
+pub struct Healed(Arc<AtomicBool>);
+
+#[derive(Debug, Deserialize)]
+struct Step {
+    id: i64,
+}
+
+#[idempotent_job(topic = "crash", key = "id")]
+async fn history_first(tx: &mut PgTx, step: Step, meta: Meta) -> JobResult {
+    Ok(effect_pg(tx, "history_first", step.id, &meta).await?)
+}
+
+#[idempotent_job(topic = "crash", key = "id")]
+async fn history_second(tx: &mut PgTx, step: Step, meta: Meta, State(healed): State<Healed>) -> JobResult {
+    if step.id >= 1_000 && !healed.0.load(Ordering::Relaxed) {
+        // Long enough for the worker to find out, meanwhile, that another server answers.
+        return Err(JobError::snooze(Duration::from_secs(12)));
+    }
+    Ok(effect_pg(tx, "history_second", step.id, &meta).await?)
+}
 
 /// Between two looks at the effects.
 const LOOK: Duration = Duration::from_millis(100);
@@ -232,6 +260,36 @@ pub fn made_anew(messages: i64) {
     second.stop();
     world.assert_once();
     assert_ordered(&world);
+}
+
+/// Of the two jobs of a message, the first is done when another server takes over that does not know of it.
+pub fn replaced_between_two_jobs() {
+    let world = World::real(CRASH);
+    let healed = Healed::default();
+    let worker = world.work_as(["history_first", "history_second"], |builder| builder.state(healed.clone()));
+    world.send(0..20);
+    world.settled(PATIENCE);
+    let copy = world.database.copy();
+    world.send([1_000]);
+    let is_done = |job| world.database.ids(job).contains(&1_000);
+    let until = |what, job| {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_done(job) {
+            assert!(Instant::now() < deadline, "{what}:\n{}", world.events.seen().describe());
+            world.events.wait_briefly(LOOK, |_| false);
+        }
+    };
+    until("the first job is done", "history_first");
+    world.database.put_back(copy);
+    assert!(!is_done("history_first"));
+    healed.0.store(true, Ordering::Relaxed);
+    until("the second job is done", "history_second");
+    world.settled(PATIENCE);
+    worker.stop().expect("a clean stop");
+    for job in ["history_first", "history_second"] {
+        let ids = world.database.ids(job);
+        assert_eq!(ids.iter().filter(|id| **id == 1_000).count(), 1, "{job}: {ids:?}");
+    }
 }
 
 /// Copies are made and put back in the middle of the work, so that some of them know the last watermark and not

@@ -394,7 +394,8 @@ impl<P: Default> Lanes<P> {
         }
     }
 
-    /// Partitions of which something was done, or is being done, that the database does not say yet.
+    /// Partitions of which something may have been done that the database does not say yet. Of a message that is not
+    /// settled some of its jobs may be done.
     pub fn ahead(&self) -> Vec<Partition> {
         let ahead = self.assignments.iter().filter(|(_, it)| it.out > 0 || it.offsets.is_ahead());
         ahead.map(|(partition, _)| partition.clone()).collect()

@@ -503,3 +503,14 @@ proptest! {
         }
     }
 }
+
+/// Its first job may be done while the second one rests.
+#[test]
+fn a_message_that_rests_makes_its_partition_one_of_which_something_may_be_done() {
+    let now = Instant::now();
+    let mut lanes = lanes(2, BOUNDS);
+    push(&mut lanes, 0, 4, 7);
+    let rests = task(&mut lanes, now);
+    lanes.conclude(vec![(rests, back(Some(now + Duration::from_secs(20)), true))]);
+    assert_eq!(lanes.ahead(), [partition(0)]);
+}
