@@ -34,11 +34,11 @@ pub struct Broker {
     servers: String,
     producer: FutureProducer,
     // Ends, and with the real one gives the turn away, when this is dropped.
-    _home: Home,
+    home: Home,
 }
 
 enum Home {
-    Embedded { _broker: embedded::Broker },
+    Embedded { broker: embedded::Broker },
     Real { _turn: Turn },
 }
 
@@ -49,7 +49,7 @@ impl Broker {
     /// When librdkafka cannot.
     pub fn embedded(topics: &[(&str, i32)]) -> Self {
         let broker = embedded::Broker::start(topics).expect("the embedded broker starts");
-        Self::at(broker.bootstrap_servers().to_owned(), Home::Embedded { _broker: broker })
+        Self::at(broker.bootstrap_servers().to_owned(), Home::Embedded { broker })
     }
 
     /// The real one of the environment, whose topics belong to this test until it is dropped.
@@ -65,7 +65,7 @@ impl Broker {
 
     fn at(servers: String, home: Home) -> Self {
         let producer = config(&servers).set("linger.ms", "2").create().expect("a producer can be made");
-        Self { servers, producer, _home: home }
+        Self { servers, producer, home: home }
     }
 
     /// The addresses, for `KAFKA_BROKERS`.
@@ -73,9 +73,20 @@ impl Broker {
         &self.servers
     }
 
+    /// Takes a partition's leader away, of an embedded one.
+    ///
+    /// # Panics
+    /// It is a real one.
+    pub fn behead(&self, topic: &str, partition: i32) {
+        let Home::Embedded { broker } = &self.home else { panic!("a real broker leads") };
+        let topic = topic.to_owned();
+        let done = broker.with(move |cluster| cluster.partition_leader(&topic, partition, None));
+        done.expect("it runs").expect("the partition is there");
+    }
+
     /// Whether it is a real one.
     pub fn is_real(&self) -> bool {
-        matches!(self._home, Home::Real { .. })
+        matches!(self.home, Home::Real { .. })
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {

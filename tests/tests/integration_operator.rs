@@ -178,6 +178,11 @@ fn the_status_shows_lag_members_and_what_waits() {
 }
 
 #[test]
+fn the_status_names_the_partitions_that_it_leaves_out() {
+    operating::status::names_the_partitions_that_it_leaves_out();
+}
+
+#[test]
 fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
     operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Sqlite);
 }

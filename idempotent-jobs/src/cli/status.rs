@@ -11,8 +11,8 @@ use super::doctor::object as finding_object;
 use super::letters::lane_object;
 use super::text::{age, clean, millis, parse_age, table, utc};
 use super::{End, Out, Trouble, database_url, tables};
-use crate::doctor::{Finding, Severity, judge_history, readers};
-use crate::kafka::{self, Cluster, Group, Progress, Properties};
+use crate::doctor::{Finding, Severity, judge_history, numbers, readers};
+use crate::kafka::{self, Cluster, Group, Progress, Properties, Unread, alike};
 use crate::store::{self, Contents, Count, Database, Lanes, MOST, Owners};
 
 /// `status`
@@ -43,7 +43,7 @@ behind one that died: `idempotent-jobs dead-letters parked`.
 
 Exit codes:
   0  all was looked at
-  1  the brokers were not reached
+  1  the brokers, or some topics or partitions, were not: the rest is shown, and its LAG is of the rest
   2  the database was not reached, or its tables are missing or of another version";
 
 /// How long the brokers may take.
@@ -76,8 +76,8 @@ pub(super) async fn run(args: &Status, out: Out<'_>) -> Result<End, Trouble> {
         if !args.watch {
             return Ok(match (&now.contents, &now.cluster) {
                 (Err(_), _) => End::Wrong,
-                (_, Err(_)) => End::Partly,
-                _ => End::Well,
+                (_, Ok(cluster)) if is_whole(cluster) => End::Well,
+                _ => End::Partly,
             });
         }
         before = now;
@@ -97,6 +97,12 @@ async fn look(url: &str, properties: &Properties) -> Sample {
         history.retain(|finding| finding.severity > Severity::Ok);
     }
     Sample { at, time, contents, cluster, history }
+}
+
+/// Whether nothing is left out.
+fn is_whole(cluster: &Cluster) -> bool {
+    cluster.topics.iter().all(|topic| topic.problem.is_none())
+        && cluster.groups.iter().all(|group| group.progress.is_ok() && group.unread.is_empty())
 }
 
 /// What is in the tables, or why that cannot be told.
@@ -174,7 +180,7 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
         };
         writeln!(out, "group {}: {members}", clean(&group.name))?;
         match &group.progress {
-            Ok(progress) if progress.is_empty() => {
+            Ok(progress) if progress.is_empty() && group.unread.is_empty() => {
                 writeln!(out, "no topic: what it reads is known from the jobs that ran on the database")?
             }
             Ok(progress) => {
@@ -183,6 +189,10 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
                 table(out, ["TOPIC", "PARTITIONS", "LAG", "DONE/S", "COMING/S", "EMPTY IN"], &rows)?;
             }
             Err(why) => writeln!(out, "progress unknown: {}", clean(why))?,
+        }
+        for ((topic, why), partitions) in alike(&group.unread) {
+            let (topic, count, numbers) = (clean(topic), partitions.len(), numbers(&partitions));
+            writeln!(out, "topic {topic}: {count} partition(s) left out, {numbers}: {}", clean(why))?;
         }
     }
     for topic in &cluster.topics {
@@ -318,8 +328,13 @@ fn group_object(before: &Sample, now: &Sample, group: &Group) -> Value {
         "state": state,
         "members": members,
         "topics": topics.collect::<Vec<_>>(),
+        "unread": group.unread.iter().map(unread_object).collect::<Vec<_>>(),
         "error": group.progress.as_ref().err().or(group.members.as_ref().err()),
     })
+}
+
+fn unread_object(unread: &Unread) -> Value {
+    json!({ "topic": unread.topic, "partition": unread.partition, "error": unread.why })
 }
 
 fn contents_object(now: &Sample, contents: &Contents) -> Value {
@@ -373,6 +388,7 @@ mod tests {
             name: "g".into(),
             members: Ok(("Stable".into(), 1)),
             progress: Ok(vec![at(0, None, 10), at(1, Some(5), 10)]),
+            unread: Vec::new(),
         };
         let now = [at(0, Some(6), 12), at(1, Some(9), 10), at(2, None, 7)];
         let rows = rows(Some(&before), &now, Duration::from_secs(2));

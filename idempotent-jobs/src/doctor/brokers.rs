@@ -1,7 +1,7 @@
 //! What follows from a look at the brokers. Pure.
 
 use super::Report;
-use crate::kafka::{Cluster, Group, Progress, Topic};
+use crate::kafka::{Cluster, Group, Progress, Topic, alike};
 
 /// So many messages of a partition that wait are worth a word.
 const LAG: i64 = 10_000;
@@ -57,7 +57,7 @@ fn topic(topic: &Topic, report: &mut Report) {
 }
 
 fn replicas(place: &str, topic: &Topic, least: Option<usize>, report: &mut Report) {
-    let leaderless = topic.partitions.iter().filter(|it| !it.led).count();
+    let leaderless = topic.partitions.iter().filter(|it| it.leader.is_none()).count();
     if leaderless > 0 {
         let what = format!("{leaderless} partition(s) have no leader: nothing of them is read or written");
         report.error("topic.partitions", place, what, "bring the brokers back that have them");
@@ -157,6 +157,15 @@ fn progress(group: &Group, report: &mut Report) {
         Err(why) => return report.error("group.progress", place, why.as_str(), "allow Read on the group"),
     };
     let before = report.0.len();
+    for ((topic, why), partitions) in alike(&group.unread) {
+        let what = format!(
+            "of {} partition(s), {}, nobody knows how far they are read: where their logs begin and end cannot be asked: {why}",
+            partitions.len(),
+            numbers(&partitions)
+        );
+        let place = format!("{place}, topic `{topic}`");
+        report.error("group.progress", place, what, "bring the brokers back that lead them, and look again");
+    }
     for it in progress {
         partition(&place, it, report);
     }
@@ -168,6 +177,14 @@ fn progress(group: &Group, report: &mut Report) {
             format!("{lag} message(s) of {} partition(s) are still to be read", progress.len()),
         );
     }
+}
+
+/// `0, 1, 2, …`
+pub(crate) fn numbers(partitions: &[i32]) -> String {
+    const SHOWN: usize = 10;
+    let more = if partitions.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<_> = partitions.iter().take(SHOWN).map(i32::to_string).collect();
+    format!("{}{more}", shown.join(", "))
 }
 
 fn partition(place: &str, it: &Progress, report: &mut Report) {

@@ -19,7 +19,7 @@ pub(crate) fn judge(cluster: &Cluster, marks: &Marks) -> Vec<Finding> {
         for progress in group.progress.iter().flatten() {
             partition(cluster, group, progress, marks, &mut report);
         }
-        let is_known = group.progress.as_ref().is_ok_and(|progress| !progress.is_empty());
+        let is_known = group.progress.as_ref().is_ok_and(|progress| !progress.is_empty()) && group.unread.is_empty();
         if report.0.len() == before && is_known {
             let place = format!("group `{}`", group.name);
             report.ok(CHECK, place, "its committed offsets are those of this database");

@@ -30,7 +30,7 @@
 //! | `tables.version`, `tables.sound`, `tables.indexes` | our tables are not what they have to be |
 //! | `jobs` | no job ran here yet |
 //! | `topic.exists`, `topic.partitions`, `topic.replicas`, `topic.settings`, `topic.cleanup` | a topic that loses messages, or may |
-//! | `group.members`, `group.progress` | nobody reads, a gap, a log that was made anew, a lag |
+//! | `group.members`, `group.progress` | nobody reads, a gap, a log that was made anew, a lag, partitions whose logs cannot be asked for |
 //! | `outbox.backlog`, `outbox.set_aside` | records that are not sent |
 //! | `dead_letters.open`, `dead_letters.requested` | messages that wait for a person, or for a worker |
 //! | `dead_letters.parked` | lanes that wait behind a dead letter (a warning each), or are full (an error); the first five |
@@ -44,7 +44,7 @@ use std::fmt;
 use std::time::Duration;
 
 #[cfg(feature = "cli")]
-pub(crate) use self::history::judge as judge_history;
+pub(crate) use self::{brokers::numbers, history::judge as judge_history};
 use crate::kafka::{self, Cluster, Properties, Readers};
 use crate::store::{self, Contents};
 

@@ -3,8 +3,8 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::kafka::Cluster;
-use crate::kafka::{Group, Progress, Replicas, Topic};
-use crate::store::{Count, Database, Lanes, ParkedLane, RecordedJob, Tables};
+use crate::kafka::{Group, Progress, Replicas, Topic, Unread};
+use crate::store::{Count, Database, Lanes, Marks, ParkedLane, RecordedJob, Tables};
 
 fn database() -> Database {
     let settings = [
@@ -118,7 +118,7 @@ fn topic() -> Topic {
         name: "orders".into(),
         id: None,
         problem: None,
-        partitions: vec![Replicas { led: true, all: 3, in_sync: 3 }; 2],
+        partitions: vec![Replicas { leader: Some(1), all: 3, in_sync: 3 }; 2],
         settings: Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         ahead: 0,
     }
@@ -126,7 +126,21 @@ fn topic() -> Topic {
 
 fn group() -> Group {
     let progress = Progress { topic: "orders".into(), partition: 0, committed: Some(5), end: 9, ..Progress::default() };
-    Group { name: "g".into(), members: Ok(("Stable".into(), 2)), progress: Ok(vec![progress]) }
+    Group { name: "g".into(), members: Ok(("Stable".into(), 2)), progress: Ok(vec![progress]), unread: Vec::new() }
+}
+
+fn unread() -> Unread {
+    Unread { topic: "orders".into(), partition: 1, why: "no broker leads it".into() }
+}
+
+#[test]
+fn a_history_that_was_not_all_looked_at_is_not_called_well() {
+    let marks = Marks { lineage: "here".into(), rows: Vec::new() };
+    let told = |group| history::judge(&Cluster { brokers: 3, topics: vec![topic()], groups: vec![group] }, &marks);
+    let unmarked = Ok(vec![Progress { topic: "orders".into(), end: 9, ..Progress::default() }]);
+    let whole = Group { progress: unmarked, ..group() };
+    assert_eq!(told(whole.clone()).iter().map(|it| it.check).collect::<Vec<_>>(), ["group.history"]);
+    assert_eq!(told(Group { unread: vec![unread()], ..whole }), []);
 }
 
 fn faults_of(topic: Topic, group: Group) -> Vec<(&'static str, Severity)> {
@@ -149,7 +163,7 @@ fn each_fault_of_a_topic_has_its_check() {
     type Harm<'a> = Box<dyn Fn(&mut Topic) + 'a>;
     let cases: Vec<(Harm<'_>, &str, Severity)> = vec![
         (Box::new(|it| it.problem = Some("not there".into())), "topic.exists", Error),
-        (Box::new(|it| it.partitions[1].led = false), "topic.partitions", Error),
+        (Box::new(|it| it.partitions[1].leader = None), "topic.partitions", Error),
         (Box::new(|it| it.partitions[1].in_sync = 1), "topic.replicas", Error),
         (Box::new(|it| it.partitions[1].all = 1), "topic.replicas", Warning),
         (Box::new(|it| setting(it, "min.insync.replicas", "1")), "topic.replicas", Warning),
@@ -176,6 +190,7 @@ fn each_fault_of_a_group_has_its_check() {
         (Group { members: Ok(("PreparingRebalance".into(), 2)), ..group() }, "group.members", Warning),
         (Group { members: Err("denied".into()), ..group() }, "group.members", Warning),
         (Group { progress: Err("denied".into()), ..group() }, "group.progress", Error),
+        (Group { unread: vec![unread()], ..group() }, "group.progress", Error),
         (Group { progress: at(Some(10), 0, 9), ..group() }, "group.progress", Error),
         (Group { progress: at(Some(3), 5, 9), ..group() }, "group.progress", Error),
         (Group { progress: at(None, 0, 20_000), ..group() }, "group.progress", Warning),

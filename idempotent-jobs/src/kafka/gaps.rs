@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 
 use super::Partition;
 use super::faults::Fault;
@@ -89,20 +90,32 @@ pub(super) fn bounds<'a, C: ConsumerContext>(
     which: Offset,
     timeout: Duration,
 ) -> BTreeMap<Partition, i64> {
+    let answers = ask(consumer, partitions, which, timeout).unwrap_or_default();
+    answers.into_iter().filter_map(|(partition, bound)| Some((partition, bound.ok()?))).collect()
+}
+
+/// The same by one question to each broker, with what stood against it. One partition that has no leader, or whose leader
+/// is silent or refuses it, costs the answer for all.
+pub(super) fn ask<'a, C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: impl Iterator<Item = &'a Partition>,
+    which: Offset,
+    timeout: Duration,
+) -> KafkaResult<BTreeMap<Partition, KafkaResult<i64>>> {
     let mut wanted = list(partitions);
-    // In a question for times, the beginning and the end are times.
-    if wanted.count() == 0 || wanted.set_all_offsets(which).is_err() {
-        return BTreeMap::new();
+    if wanted.count() == 0 {
+        return Ok(BTreeMap::new());
     }
-    let Ok(answer) = consumer.offsets_for_times(wanted, timeout) else { return BTreeMap::new() };
-    let elements = answer.elements();
-    let bound = elements.iter().filter_map(|element| match (element.error(), element.offset()) {
-        (Ok(()), Offset::Offset(offset)) => {
-            Some((Partition { topic: element.topic().into(), number: element.partition() }, offset))
-        }
-        _ => None,
-    });
-    bound.collect()
+    // In a question for times, the beginning and the end are times.
+    wanted.set_all_offsets(which)?;
+    let answer = consumer.offsets_for_times(wanted, timeout)?;
+    let bound = |element: TopicPartitionListElem<'_>| {
+        let silent = || KafkaError::OffsetFetch(RDKafkaErrorCode::OperationTimedOut);
+        let offset = element.offset().to_raw().filter(|offset| *offset >= 0).ok_or_else(silent);
+        let partition = Partition { topic: element.topic().into(), number: element.partition() };
+        (partition, element.error().and(offset))
+    };
+    Ok(answer.elements().into_iter().map(bound).collect())
 }
 
 /// The same of one partition, or why it is not known.
@@ -112,13 +125,8 @@ pub(super) fn bound<C: ConsumerContext>(
     which: Offset,
     timeout: Duration,
 ) -> KafkaResult<i64> {
-    let mut wanted = list([partition]);
-    wanted.set_all_offsets(which)?;
-    let answer = consumer.offsets_for_times(wanted, timeout)?;
-    let silent = || KafkaError::OffsetFetch(RDKafkaErrorCode::OperationTimedOut);
-    let element = answer.find_partition(&partition.topic, partition.number).ok_or_else(silent)?;
-    element.error()?;
-    element.offset().to_raw().filter(|offset| *offset >= 0).ok_or_else(silent)
+    let silent = Err(KafkaError::OffsetFetch(RDKafkaErrorCode::OperationTimedOut));
+    ask(consumer, [partition].into_iter(), which, timeout)?.remove(partition).unwrap_or(silent)
 }
 
 /// When partitions that could not be looked at are looked at again: an unreachable one must not

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant, SystemTime};
 
+use rdkafka::Offset;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataTopic};
-use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
 use super::checks::{Ear, Marked, Reader, client, refusal, unreachable};
-use super::{Properties, Topics, after, facts, native};
+use super::membership::list;
+use super::{Partition, Properties, Topics, after, facts, gaps, native};
 
 /// Which groups read which topics.
 pub type Readers = BTreeMap<String, BTreeSet<String>>;
@@ -57,8 +59,8 @@ impl Default for Topic {
 /// Who has a partition.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Replicas {
-    /// Whether a broker leads it.
-    pub led: bool,
+    /// The broker that leads it, if one does.
+    pub leader: Option<i32>,
     /// Brokers that are to have it.
     pub all: usize,
     /// Brokers that have all of it.
@@ -74,6 +76,28 @@ pub struct Group {
     pub members: Result<(String, usize), String>,
     /// How far it has read, or why that is not known.
     pub progress: Result<Vec<Progress>, String>,
+    /// The partitions of its topics that are left out there.
+    pub unread: Vec<Unread>,
+}
+
+/// A partition of whose log nobody said where it begins and ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// The topic.
+    pub topic: String,
+    /// The partition, from 0.
+    pub partition: i32,
+    /// Why.
+    pub why: String,
+}
+
+/// The partitions of one topic that are left out for one reason.
+pub fn alike(unread: &[Unread]) -> BTreeMap<(&str, &str), Vec<i32>> {
+    let mut alike: BTreeMap<_, Vec<i32>> = BTreeMap::new();
+    for it in unread {
+        alike.entry((it.topic.as_str(), it.why.as_str())).or_default().push(it.partition);
+    }
+    alike
 }
 
 /// How far a group has read a partition.
@@ -158,7 +182,8 @@ fn look(properties: &Properties, readers: &Readers, budget: Duration) -> Result<
             (name, known, marked)
         })
         .collect();
-    let ends = Ends::look(&client, &known, left());
+    // One silent broker takes no time from the questions that follow.
+    let ends = Ends::look(&client, &topics, left() * 2 / 3);
     let names: Vec<&str> = known.keys().map(String::as_str).collect();
     let mut ids = facts::ids(&client, &names, 0, || left().min(IDS));
     for topic in &mut topics {
@@ -169,6 +194,7 @@ fn look(properties: &Properties, readers: &Readers, budget: Duration) -> Result<
         name: name.clone(),
         members: members(&client, name, left()),
         progress: progress(&known, marked, &ends),
+        unread: ends.unread.iter().filter(|it| known.contains_key(&it.topic)).cloned().collect(),
     };
     let groups = committed.into_iter().map(group).collect();
     Ok(Cluster { brokers: metadata.brokers().len(), topics, groups })
@@ -195,7 +221,11 @@ fn replicas(topic: &MetadataTopic) -> Vec<Replicas> {
     partitions.sort_by_key(|partition| partition.id());
     partitions
         .into_iter()
-        .map(|it| Replicas { led: it.leader() >= 0, all: it.replicas().len(), in_sync: it.isr().len() })
+        .map(|it| Replicas {
+            leader: Some(it.leader()).filter(|id| *id >= 0),
+            all: it.replicas().len(),
+            in_sync: it.isr().len(),
+        })
         .collect()
 }
 
@@ -237,35 +267,95 @@ fn ask_for_settings(properties: &Properties, topics: &[Topic], timeout: Duration
 #[derive(Default)]
 struct Ends {
     spans: BTreeMap<(String, i32), (i64, i64)>,
+    /// Of which that is not known.
+    unread: Vec<Unread>,
     /// The topic of each partition with a message of the future.
     ahead: Vec<String>,
 }
 
+/// What a broker said of the partitions that it leads.
+struct Said {
+    spans: Vec<(Partition, Result<(i64, i64), KafkaError>)>,
+    ahead: Vec<String>,
+}
+
 impl Ends {
-    fn look(client: &BaseConsumer<Ear>, topics: &Topics, timeout: Duration) -> Self {
-        let deadline = after(timeout);
-        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
-        let mut ends = Self::default();
-        for (topic, count) in topics {
-            for number in 0..*count {
-                if let Ok(span) = client.fetch_watermarks(topic, number, left()) {
-                    ends.spans.insert((topic.clone(), number), span);
+    /// Each leader is asked by itself, and all at the same time: one that is silent holds up no other.
+    fn look(client: &BaseConsumer<Ear>, topics: &[Topic], timeout: Duration) -> Self {
+        let (mut ends, deadline) = (Self::default(), after(timeout));
+        let mut led: BTreeMap<i32, Vec<Partition>> = BTreeMap::new();
+        for topic in topics.iter().filter(|topic| topic.problem.is_none()) {
+            for (number, replicas) in (0_i32..).zip(&topic.partitions) {
+                match replicas.leader {
+                    Some(leader) => {
+                        led.entry(leader).or_default().push(Partition { topic: topic.name.as_str().into(), number });
+                    }
+                    None => ends.leave_out(&topic.name, number, "no broker leads it"),
                 }
             }
         }
-        ends.ahead = ahead(client, topics, left()).unwrap_or_default();
+        let said: Vec<Said> = std::thread::scope(|scope| {
+            let ask = |partitions| scope.spawn(move || ask(client, partitions, deadline));
+            let asked: Vec<_> = led.values().map(|partitions| ask(partitions)).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        for Said { spans, ahead } in said {
+            ends.ahead.extend(ahead);
+            for (Partition { topic, number }, span) in spans {
+                match span {
+                    Ok(span) => _ = ends.spans.insert((topic.to_string(), number), span),
+                    Err(error) => {
+                        let code =
+                            error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
+                        ends.leave_out(&topic, number, &format!("its leader does not say: {code}"));
+                    }
+                }
+            }
+        }
+        ends.unread.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
         ends
+    }
+
+    fn leave_out(&mut self, topic: &str, partition: i32, why: &str) {
+        self.unread.push(Unread { topic: topic.to_owned(), partition, why: why.to_owned() });
     }
 }
 
+/// Asks for all partitions of a leader at once; where one of them costs the answer for all, one by one.
+fn ask(client: &BaseConsumer<Ear>, partitions: &[Partition], deadline: Instant) -> Said {
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let bounds = |which| gaps::ask(client, partitions.iter(), which, left());
+    let spans: Vec<_> = match bounds(Offset::Beginning).and_then(|starts| Ok((starts, bounds(Offset::End)?))) {
+        Ok((mut starts, mut ends)) => {
+            let silent = || Err(KafkaError::OffsetFetch(RDKafkaErrorCode::OperationTimedOut));
+            let mut span = |at| {
+                let start = starts.remove(at).unwrap_or_else(silent)?;
+                Ok((start, ends.remove(at).unwrap_or_else(silent)?))
+            };
+            partitions.iter().map(|at| (at.clone(), span(at))).collect()
+        }
+        Err(error) => {
+            let alone = |at: &Partition| match left() {
+                Duration::ZERO => Err(error.clone()),
+                left => client.fetch_watermarks(&at.topic, at.number, left),
+            };
+            partitions.iter().map(|at| (at.clone(), alone(at))).collect()
+        }
+    };
+    let read = spans.iter().filter(|(_, span)| span.is_ok()).map(|(at, _)| at);
+    let ahead = ahead(client, read, left()).unwrap_or_default();
+    Said { spans, ahead }
+}
+
 /// The topic of each partition that has a message of the future.
-fn ahead(client: &BaseConsumer<Ear>, topics: &Topics, timeout: Duration) -> Result<Vec<String>, KafkaError> {
+fn ahead<'a>(
+    client: &BaseConsumer<Ear>,
+    partitions: impl Iterator<Item = &'a Partition>,
+    timeout: Duration,
+) -> Result<Vec<String>, KafkaError> {
     let future = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + AHEAD;
     let future = Offset::Offset(i64::try_from(future.as_millis()).unwrap_or(i64::MAX));
-    let mut wanted = TopicPartitionList::new();
-    for (topic, count) in topics {
-        (0..*count).for_each(|number| _ = wanted.add_partition(topic, number));
-    }
+    let mut wanted = list(partitions);
     if wanted.count() == 0 {
         return Ok(Vec::new());
     }
@@ -297,3 +387,6 @@ fn members(client: &BaseConsumer<Ear>, name: &str, timeout: Duration) -> Result<
     let name = CString::new(name).map_err(|error| error.to_string())?;
     native::members(client.client().native_ptr(), &name, timeout.min(MEMBERS))
 }
+
+#[cfg(test)]
+mod tests;

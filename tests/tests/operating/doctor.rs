@@ -54,7 +54,7 @@ pub fn says_what_waits_and_what_to_do(kind: Kind) {
 }
 
 /// A job of the group is recorded, as if it had run.
-fn recorded(world: &World) {
+pub fn recorded(world: &World) {
     tests::wait_for(idempotent_jobs::outbox::migrate(world.database.url())).expect("the tables can be made");
     let table = if world.database.kind == Kind::Sqlite { "idempotent_jobs_jobs" } else { "idempotent_jobs.jobs" };
     world.database.run(&format!(

@@ -6,7 +6,12 @@ const LINEAGE: &str = "here";
 /// A group without members that committed so much, beside that mark, and what its database has.
 fn judged(members: usize, committed: Option<i64>, mark: &str, row: Option<(i64, i64, i64)>) -> Vec<(Severity, String)> {
     let progress = Progress { topic: "orders".into(), committed, mark: mark.into(), end: 100, ..Progress::default() };
-    let group = Group { name: "g".into(), members: Ok(("-".into(), members)), progress: Ok(vec![progress]) };
+    let group = Group {
+        name: "g".into(),
+        members: Ok(("-".into(), members)),
+        progress: Ok(vec![progress]),
+        unread: Vec::new(),
+    };
     let topic = Topic { name: "orders".into(), id: Some("T".into()), ..Topic::default() };
     let rows = row.map(|(began, offset, purged_to)| {
         let topic_id = Some("T".to_owned());
