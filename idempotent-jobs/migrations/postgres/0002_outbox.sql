@@ -32,6 +32,8 @@ CREATE TABLE idempotent_jobs.outbox (
     attempts      integer NOT NULL DEFAULT 0,
     last_error    text,
     enqueued_at   timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    -- When it was enqueued first, if it was sent before and is to be sent once more.
+    first_at      timestamptz,
     PRIMARY KEY (topic, key)
 ) WITH (
     -- Rows come and go: what is dead has to leave before the next reader walks over it.
@@ -115,7 +117,9 @@ CREATE TABLE idempotent_jobs.sent (
     shard         smallint NOT NULL,
     ordered       boolean NOT NULL,
     size          integer NOT NULL,
-    sent_at       timestamptz NOT NULL DEFAULT pg_catalog.now()
+    sent_at       timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    -- When it was enqueued first: so old is the key that it needs when it is sent once more.
+    first_at      timestamptz NOT NULL DEFAULT pg_catalog.now()
 );
 
 CREATE INDEX sent_key ON idempotent_jobs.sent (topic, key);

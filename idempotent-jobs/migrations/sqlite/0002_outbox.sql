@@ -29,7 +29,9 @@ CREATE TABLE idempotent_jobs_outbox (
     -- Failures of this very record; trouble of the brokers is not counted.
     attempts      INTEGER NOT NULL DEFAULT 0,
     last_error    TEXT,
-    enqueued_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+    enqueued_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- When it was enqueued first, if it was sent before and is to be sent once more.
+    first_at      TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX idempotent_jobs_outbox_key ON idempotent_jobs_outbox (topic, key);
@@ -89,7 +91,9 @@ CREATE TABLE idempotent_jobs_sent (
     shard         INTEGER NOT NULL,
     ordered       INTEGER NOT NULL,
     size          INTEGER NOT NULL,
-    sent_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+    sent_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- When it was enqueued first: so old is the key that it needs when it is sent once more.
+    first_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;
 
 CREATE INDEX idempotent_jobs_sent_key ON idempotent_jobs_sent (topic, key);

@@ -99,8 +99,8 @@ pub struct Step {
 pub trait RetentionStore: Send + Sync + 'static {
     /// What the clock says by which rows are dated.
     async fn now(&self) -> Result<SystemTime, StoreError>;
-    /// Of each of these topics that has any, when the oldest record was enqueued that is still to be sent, or was sent
-    /// and is kept to be sent again.
+    /// Of each of these topics that has any, when the oldest record was enqueued first that is still to be sent, also
+    /// once more, or was sent and is kept to be sent again.
     async fn unsent(&self, topics: &[String]) -> Result<BTreeMap<String, SystemTime>, StoreError>;
     /// Of each of these topics that has any, when the oldest message was sent that is a dead letter without a key and
     /// not decided on. A message is taken to have been sent at most `life` before it died.

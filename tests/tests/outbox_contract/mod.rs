@@ -306,12 +306,18 @@ pub fn out_09_what_was_sent_and_kept_is_replayed_with_its_key(bed: &Bed) {
     wait_for(bed.store.sent(&places, true)).expect("rows can be marked");
     let outbox = wait_for(Outbox::connect(bed.database.url())).expect("an operator can connect");
     let replay = |key| wait_for(outbox.replay("a", key)).expect("it can be replayed");
+    let first = "'2020-02-02T02:02:02.000Z'";
+    bed.database.run(&format!("UPDATE {} SET first_at = {first}", bed.table("sent")));
     assert_eq!((replay("[7]"), replay("[1]"), replay("[1]")), (0, 1, 0));
     let after = bed.due(all());
     assert_eq!(bed.keys(), ["[1]"]);
     assert!(after[0].place.id > before[1].place.id, "it is the youngest now");
     assert!(after[0].place.shard == before[1].place.shard && after[0].partition_key == before[1].partition_key);
     assert_eq!(bed.count("sent", ""), 1);
+    // However often it is sent: keys are kept for it by its first time.
+    assert_eq!(bed.count("outbox", &format!("WHERE first_at = {first} AND enqueued_at > {first}")), 1);
+    wait_for(bed.store.sent(&[after[0].place], true)).expect("rows can be marked");
+    assert_eq!(bed.count("sent", &format!("WHERE first_at = {first} AND sent_at > {first}")), 2);
 }
 
 /// Every test of the contract, on one database.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use idempotent_jobs::__private::retention::walk;
-use idempotent_jobs::__private::store::{Begun, Purge};
+use idempotent_jobs::__private::store::{Begun, Purge, open_operate};
 use tests::database::Kind;
 use tests::wait_for;
 
@@ -146,12 +146,16 @@ pub fn the_oldest_of_what_may_come_again_is_found(kind: Kind) {
     let (names, values) =
         if kind == Kind::Sqlite { ("headers", "'[]'") } else { ("header_names, header_values", "'{}', '{}'") };
     bed.database.run(&format!(
-        "INSERT INTO {sent} (id, topic, key, key_parts, {names}, shard, ordered, size, sent_at) \
+        "INSERT INTO {sent} (id, topic, key, key_parts, {names}, shard, ordered, size, first_at) \
          VALUES (1, 'refunds', '[1]', 'n', {values}, 0, {}, 1, {})",
         if kind == Kind::Sqlite { "1" } else { "true" },
         ago(&bed.database, 700)
     ));
     assert_eq!(ages(&unsent()), [("orders", 500), ("refunds", 700)], "one that is kept can be sent again");
+    // On its way once more it is as old as before.
+    let operate = wait_for(open_operate(bed.database.url())).expect("it opens");
+    assert_eq!(wait_for(operate.replay("refunds", "[1]")).expect("it is kept"), 1);
+    assert_eq!(ages(&unsent()), [("orders", 500), ("refunds", 700)], "one that is sent once more needs a key as old");
 
     let unkeyed = || wait_for(bed.store.unkeyed("billing", &topics, HOUR)).expect("the database answers");
     bed.put_letter("charge", Some("[1]"), "open", 5_000, "1");

@@ -48,13 +48,15 @@ SELECT count(pg_catalog.pg_advisory_xact_lock(1768187246, stripe)) FROM ( \
     FROM idempotent_jobs.sent WHERE topic = $1 AND key = $2 AND ordered AND partition_key IS NOT NULL \
     ORDER BY 1) AS s (stripe)";
 
-/// A new id: what was enqueued since is older.
+/// A new id: what was enqueued since is older. It keeps its first time, by which keys are kept for it (`retention`); how long
+/// the outbox has held it counts from now.
 const REPLAY: &str = "\
 WITH back AS (DELETE FROM idempotent_jobs.sent WHERE topic = $1 AND key = $2 RETURNING *), \
 last AS (SELECT DISTINCT ON (topic, key) * FROM back ORDER BY topic, key, id DESC) \
 INSERT INTO idempotent_jobs.outbox (topic, key, long_key, key_parts, event, partition_key, payload, \
-    header_names, header_values, shard, ordered, size) \
-SELECT topic, key, long_key, key_parts, event, partition_key, payload, header_names, header_values, shard, ordered, size \
+    header_names, header_values, shard, ordered, size, first_at) \
+SELECT topic, key, long_key, key_parts, event, partition_key, payload, header_names, header_values, shard, ordered, size, \
+    first_at \
 FROM last ON CONFLICT (topic, key) DO NOTHING";
 
 /// As enqueueing does.

@@ -127,9 +127,9 @@ const TO_SENT: &str = concat!(
     places!(),
     " RETURNING *) \
      INSERT INTO idempotent_jobs.sent (id, topic, key, long_key, key_parts, event, partition_key, payload, \
-     header_names, header_values, shard, ordered, size) \
+     header_names, header_values, shard, ordered, size, first_at) \
      SELECT id, topic, key, long_key, key_parts, event, partition_key, payload, \
-     header_names, header_values, shard, ordered, size FROM gone ON CONFLICT (id) DO NOTHING"
+     header_names, header_values, shard, ordered, size, coalesce(first_at, enqueued_at) FROM gone ON CONFLICT (id) DO NOTHING"
 );
 
 const PURGE: &str = "\

@@ -70,10 +70,10 @@ const NOW: &str = "SELECT floor(extract(epoch FROM pg_catalog.clock_timestamp())
 /// Both have an index that finds a topic, or the oldest.
 const UNSENT: &str = "\
 SELECT topic, min(at)::bigint FROM ( \
-    SELECT topic, floor(extract(epoch FROM min(enqueued_at)) * 1000) AS at FROM idempotent_jobs.outbox \
+    SELECT topic, floor(extract(epoch FROM min(coalesce(first_at, enqueued_at))) * 1000) AS at FROM idempotent_jobs.outbox \
     WHERE topic = ANY ($1) GROUP BY topic \
     UNION ALL \
-    SELECT topic, floor(extract(epoch FROM min(sent_at)) * 1000) FROM idempotent_jobs.sent \
+    SELECT topic, floor(extract(epoch FROM min(first_at)) * 1000) FROM idempotent_jobs.sent \
     WHERE topic = ANY ($1) GROUP BY topic) AS s GROUP BY topic";
 
 /// The timestamp is the sender's word: it is believed as far as it can be true.

@@ -40,11 +40,12 @@ const DISCARD: &str = "\
 DELETE FROM main.idempotent_jobs_outbox \
 WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)";
 
-/// A new id: what was enqueued since is older. Of several that were sent under one key, the last.
+/// A new id: what was enqueued since is older. It keeps its first time, by which keys are kept for it (`retention`); how long
+/// the outbox has held it counts from now. Of several that were sent under one key, the last.
 const REPLAY: &str = "\
 INSERT INTO main.idempotent_jobs_outbox (topic, key, long_key, key_parts, event, partition_key, payload, \
-    headers, shard, ordered, size) \
-SELECT topic, key, long_key, key_parts, event, partition_key, payload, headers, shard, ordered, size \
+    headers, shard, ordered, size, first_at) \
+SELECT topic, key, long_key, key_parts, event, partition_key, payload, headers, shard, ordered, size, first_at \
 FROM main.idempotent_jobs_sent WHERE topic = $1 AND key = $2 ORDER BY id DESC LIMIT 1 \
 ON CONFLICT (topic, key) DO NOTHING";
 

@@ -110,8 +110,9 @@ DELETE FROM main.idempotent_jobs_outbox WHERE id IN (SELECT value FROM json_each
 
 const TO_SENT: &str = "\
 INSERT INTO main.idempotent_jobs_sent (id, topic, key, long_key, key_parts, event, partition_key, payload, \
-    headers, shard, ordered, size) \
-SELECT id, topic, key, long_key, key_parts, event, partition_key, payload, headers, shard, ordered, size \
+    headers, shard, ordered, size, first_at) \
+SELECT id, topic, key, long_key, key_parts, event, partition_key, payload, headers, shard, ordered, size, \
+    coalesce(first_at, enqueued_at) \
 FROM main.idempotent_jobs_outbox WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' \
 ON CONFLICT (id) DO NOTHING";
 

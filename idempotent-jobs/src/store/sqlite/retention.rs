@@ -58,10 +58,10 @@ const NOW: &str = "SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS IN
 
 const UNSENT: &str = concat!(
     "SELECT topic, min(at) FROM (SELECT topic, ",
-    millis_of!("min(enqueued_at)"),
+    millis_of!("min(coalesce(first_at, enqueued_at))"),
     " AS at FROM main.idempotent_jobs_outbox WHERE topic IN (SELECT value FROM json_each($1)) GROUP BY topic \
       UNION ALL SELECT topic, ",
-    millis_of!("min(sent_at)"),
+    millis_of!("min(first_at)"),
     " FROM main.idempotent_jobs_sent WHERE topic IN (SELECT value FROM json_each($1)) GROUP BY topic) GROUP BY topic"
 );
 
