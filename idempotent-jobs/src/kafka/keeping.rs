@@ -34,7 +34,8 @@ pub struct Stand {
     pub end: i64,
     /// The group's committed offset, if there is one.
     pub committed: Option<i64>,
-    /// Whether a reader finds nothing from the committed offset on: what lies there are marks of transactions.
+    /// Whether a reader finds nothing from the committed offset on: what lies there are marks of transactions. Without a
+    /// committed offset, whether one is known to find nothing from where it began.
     pub read: bool,
 }
 

@@ -10,6 +10,8 @@
 //!   then, or kept to be sent again: that one may be a second of its key. The clock of a topic stands still meanwhile.
 //! * Since then the group has committed the end of every partition of its topic as it was then. Whatever was sent by then
 //!   has been read, and has met the key. A message that waits, is retried or snoozed holds its offset, and so the purge.
+//!   What the topic deleted before it was read counts as read only while nobody can have it in memory: no worker owns the
+//!   partition, and none of its messages waits for another attempt. Otherwise it waits for the partition's next message.
 //! * Its own offset lies below the committed one of its partition, asked for in this very round; without an answer of the
 //!   brokers nothing goes.
 //! * No dead letter may still be run again with its key: none of its job and key that was not redriven, and none without a

@@ -98,8 +98,8 @@ impl Cleaner {
         let known = self.store.watermarks(&group, &self.topics).await.map_err(told)?;
         let stands = known_here(stands, &known);
         self.terms.note(now, window, &unsent, &stands);
-        let waiting = self.store.waiting(&group, &self.topics).await.map_err(told)?;
-        let due = self.terms.due(&stands, &waiting);
+        let in_hand = self.store.in_hand(&group, &self.topics).await.map_err(told)?;
+        let due = self.terms.due(&stands, &in_hand);
         if due.is_empty() {
             return Ok(Look::Behind(self.terms.waits_for(&stands).unwrap_or_default()));
         }
@@ -125,9 +125,13 @@ impl Cleaner {
 /// of it may go before.
 fn known_here(mut stands: Stands, known: &BTreeMap<(String, i32), i64>) -> Stands {
     for (place, stand) in &mut stands {
-        let said = stand.committed;
-        stand.committed = said.zip(known.get(place)).map(|(committed, known)| committed.min(*known));
-        stand.read &= stand.committed == said;
+        let (said, known) = (stand.committed, known.get(place).copied());
+        stand.committed = said.zip(known).map(|(committed, known)| committed.min(known));
+        stand.read = match said {
+            Some(_) => stand.read && stand.committed == said,
+            // It began behind all that lay there, and has nothing to commit.
+            None => known.is_some_and(|known| known >= stand.end),
+        };
     }
     stands
 }
@@ -217,10 +221,12 @@ mod tests {
             (place(1), stand(Some(90), true)),
             (place(2), stand(Some(90), true)),
             (place(3), stand(None, false)),
+            (place(4), stand(None, false)),
         ]);
-        let known = BTreeMap::from([(place(0), 90), (place(1), 40), (place(3), 40)]);
+        let known = BTreeMap::from([(place(0), 90), (place(1), 40), (place(3), 40), (place(4), 100)]);
         let known = known_here(stands, &known);
         let of = |number| (known[&place(number)].committed, known[&place(number)].read);
-        assert_eq!([of(0), of(1), of(2), of(3)], [(Some(90), true), (Some(40), false), (None, false), (None, false)]);
+        assert_eq!([of(0), of(1), of(2)], [(Some(90), true), (Some(40), false), (None, false)]);
+        assert_eq!([of(3), of(4)], [(None, false), (None, true)], "it began at the end");
     }
 }

@@ -13,6 +13,9 @@ pub const SLACK: Duration = Duration::from_secs(600);
 /// Times by topic.
 pub type Times = BTreeMap<String, SystemTime>;
 
+/// Partitions of which a worker may have messages in memory.
+pub type InHand = BTreeSet<(String, i32)>;
+
 /// What was noted of each topic.
 #[derive(Debug, Default)]
 pub struct Terms(BTreeMap<String, Term>);
@@ -40,13 +43,16 @@ impl Terms {
         }
     }
 
-    /// The topics whose moment has come. Of those in `waiting` a message may wait that its topic does not keep any more.
-    pub fn due(&self, stands: &Stands, waiting: &BTreeSet<String>) -> BTreeSet<String> {
+    /// The topics whose moment has come. Of the partitions `in_hand` a worker may have messages in memory that their
+    /// topic does not keep any more. That was asked for after `stands`: who has them by then had them before.
+    pub fn due(&self, stands: &Stands, in_hand: &InHand) -> BTreeSet<String> {
         let is_due = |topic: &str, partitions: &[(i32, Stand)]| {
-            let waits = waiting.contains(topic);
-            self.0
-                .get(topic)
-                .is_some_and(|term| partitions.iter().all(|(number, stand)| term.passed(*number, *stand, waits)))
+            self.0.get(topic).is_some_and(|term| {
+                let passed = |(number, stand): &(i32, Stand)| {
+                    term.passed(*number, *stand, in_hand.contains(&(topic.to_owned(), *number)))
+                };
+                partitions.iter().all(passed)
+            })
         };
         by_topic(stands).filter(|(topic, all)| is_due(topic, all)).map(|(topic, _)| topic.to_owned()).collect()
     }
@@ -83,14 +89,15 @@ impl Terms {
 
 impl Term {
     /// Whether everything that lay in a partition has been read. One that was made later held nothing. One without a
-    /// committed offset was never read: it must be empty. What the topic deleted is read by nobody, unless a worker has
-    /// it in hand. Behind the last message may lie marks of transactions, which no committed offset comes to.
-    fn passed(&self, number: i32, stand: Stand, waits: bool) -> bool {
+    /// committed offset was never read: it must be empty. What the topic deleted is read by nobody, unless a worker may
+    /// have it in hand: tried and waiting, or in its queue, of which no row tells. Behind the last message may lie marks
+    /// of transactions, which no committed offset comes to.
+    fn passed(&self, number: i32, stand: Stand, in_hand: bool) -> bool {
         let Some(end) = self.ends.get(&number) else { return true };
         let is_gone = stand.start >= *end;
         match stand.committed {
-            Some(committed) => committed >= *end || stand.read || is_gone && !waits,
-            None => is_gone,
+            Some(committed) => committed >= *end || stand.read || is_gone && !in_hand,
+            None => *end == 0 || is_gone && (stand.read || !in_hand),
         }
     }
 

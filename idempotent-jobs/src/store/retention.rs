@@ -112,9 +112,9 @@ pub trait RetentionStore: Send + Sync + 'static {
     ) -> Result<BTreeMap<String, SystemTime>, StoreError>;
     /// How far the group has settled the partitions of these topics in this very database.
     async fn watermarks(&self, group: &str, topics: &[String]) -> Result<BTreeMap<(String, i32), i64>, StoreError>;
-    /// Those of these topics of which the group may have messages in hand that wait for another attempt: all of them
-    /// where nothing tells.
-    async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError>;
+    /// The partitions of these topics of which a worker of the group may have messages in memory: those that one owns, or
+    /// died as the owner of, and those of which messages wait for another attempt.
+    async fn in_hand(&self, group: &str, topics: &[String]) -> Result<BTreeSet<(String, i32)>, StoreError>;
     /// Begins a sweep for a group, unless the last one of it ended less than `rest` ago.
     async fn begin(&self, group: &str, rest: Duration) -> Result<Begun, StoreError>;
     /// The next step; `None`: the sweep was taken over by another cleaner.

@@ -171,8 +171,8 @@ pub fn the_oldest_of_what_may_come_again_is_found(kind: Kind) {
     assert_eq!(ages(&unkeyed()), [("orders", 4_600)], "believed as far as it can be true");
     assert_eq!(wait_for(bed.store.unkeyed("another", &topics, HOUR)).expect("the database answers"), BTreeMap::new());
 
-    let waiting = || wait_for(bed.store.waiting("billing", &topics)).expect("the database answers");
-    assert_eq!(waiting(), BTreeSet::new());
+    let in_hand = || wait_for(bed.store.in_hand("billing", &topics)).expect("the database answers");
+    assert_eq!(in_hand(), BTreeSet::new());
     let attempts = table(&bed.database, "attempts");
     let digest = if bed.database.kind == Kind::Sqlite { "x'00'" } else { "'\\x00'" };
     for (group, topic) in [("billing", "refunds"), ("another", "orders")] {
@@ -181,7 +181,15 @@ pub fn the_oldest_of_what_may_come_again_is_found(kind: Kind) {
              VALUES ('{group}', '{topic}', 0, 7, 'charge', {digest})"
         ));
     }
-    assert_eq!(waiting(), BTreeSet::from(["refunds".to_owned()]));
+    let owners = table(&bed.database, "owners");
+    for (group, topic) in [("billing", "orders"), ("another", "orders")] {
+        bed.database.run(&format!(
+            "INSERT INTO {owners} (\"group\", topic, \"partition\", owner, position, deaths) \
+             VALUES ('{group}', '{topic}', 5, 'me', 0, 0)"
+        ));
+    }
+    let both = [("refunds", 0), ("orders", 5)].map(|(topic, number)| (topic.to_owned(), number));
+    assert_eq!(in_hand(), BTreeSet::from(both), "tried and waiting, or only read");
 }
 
 /// In seconds, roundly.

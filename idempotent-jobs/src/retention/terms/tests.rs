@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
@@ -23,8 +23,12 @@ fn stands<const N: usize>(all: [Stand; N]) -> Stands {
         .collect()
 }
 
+fn in_hand<const N: usize>(numbers: [i32; N]) -> InHand {
+    numbers.map(|number| ("t".to_owned(), number)).into()
+}
+
 fn is_due(terms: &Terms, stands: &Stands) -> bool {
-    terms.due(stands, &BTreeSet::from(["t".to_owned()])).contains("t")
+    terms.due(stands, &in_hand([0, 1, 2])).contains("t")
 }
 
 #[test]
@@ -70,12 +74,20 @@ fn marks_of_transactions_hold_up_nothing() {
 }
 
 #[test]
-fn what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
+fn ded_04_what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
     let mut terms = Terms::default();
     terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 9)]));
     let emptied = stands([stand(10, 10, 9)]);
-    assert!(terms.due(&emptied, &BTreeSet::new()).contains("t"), "lost, or a mark");
-    assert!(!is_due(&terms, &emptied), "snoozed for longer than its topic keeps it");
+    assert!(terms.due(&emptied, &in_hand([])).contains("t"), "lost, or a mark");
+    assert!(terms.due(&emptied, &in_hand([1])).contains("t"), "another partition's owner has none of it");
+    assert!(
+        !terms.due(&emptied, &in_hand([0])).contains("t"),
+        "it may wait in memory, for longer than its topic keeps it"
+    );
+    let unread = stands([stand(10, 10, None)]);
+    assert!(!terms.due(&unread, &in_hand([0])).contains("t"), "its first one is not done yet");
+    let began = stands([Stand { read: true, ..stand(10, 10, None) }]);
+    assert!(terms.due(&began, &in_hand([0])).contains("t"), "it was emptied before the group came");
     assert_eq!(
         terms.waits_for(&emptied).as_deref(),
         Some("topic t, partition 0: the group has committed 9, and is to come to 10")
@@ -154,6 +166,8 @@ struct Model {
     life: Life,
     now: u64,
     logs: [Log; 2],
+    /// Whether a worker has the partitions: what it read and never tried is in no table.
+    owned: bool,
     outbox: Vec<Sent>,
     /// Without a key: where it lay, when it died.
     letters: BTreeMap<(usize, usize), (Sent, u64)>,
@@ -222,6 +236,7 @@ impl Model {
             Op::Restart => {
                 self.terms = Terms::default();
                 self.round = Round::New;
+                self.owned = false;
                 for log in &mut self.logs {
                     log.hand.clear();
                     log.next = log.committed.unwrap_or(0).max(log.start);
@@ -250,6 +265,7 @@ impl Model {
     }
 
     fn read(&mut self, from: usize, snooze: bool) {
+        self.owned = true;
         let log = &mut self.logs[from];
         let offset = log.next;
         let Some(sent) = log.sent.get(offset).copied() else { return };
@@ -299,9 +315,8 @@ impl Model {
                 Round::Stands(all)
             }
             Round::Stands(stands) => {
-                let waits = self.logs.iter().any(|log| !log.hand.is_empty());
-                let waiting = waits.then(|| "t".to_owned()).into_iter().collect();
-                if self.terms.due(&stands, &waiting).is_empty() { Round::New } else { Round::Due(stands) }
+                let held = if self.owned { in_hand([0, 1]) } else { in_hand([]) };
+                if self.terms.due(&stands, &held).is_empty() { Round::New } else { Round::Due(stands) }
             }
             Round::Due(stands) => {
                 let sent = self.letters.values().map(|(sent, died)| at((*died).min(sent.logged))).min();

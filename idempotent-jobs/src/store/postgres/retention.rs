@@ -85,7 +85,10 @@ SELECT topic, min(least(died, greatest(coalesce(\"timestamp\", 0), died - $3))):
 
 const WATERMARKS: &str = "\
 SELECT topic, partition, \"offset\" FROM idempotent_jobs.watermarks WHERE \"group\" = $1 AND topic = ANY ($2)";
-const WAITING: &str = "SELECT DISTINCT topic FROM idempotent_jobs.attempts WHERE \"group\" = $1 AND topic = ANY ($2)";
+/// The row of an owner is there before its first message is read.
+const IN_HAND: &str = "\
+SELECT topic, partition FROM idempotent_jobs.owners WHERE \"group\" = $1 AND topic = ANY ($2) \
+UNION SELECT topic, partition FROM idempotent_jobs.attempts WHERE \"group\" = $1 AND topic = ANY ($2)";
 
 /// Two halves of an advisory lock's number: "idem", and 2 for purging. The session holds it for a whole sweep, each step
 /// again in its transaction: a session that lost it does nothing.
@@ -170,11 +173,11 @@ impl RetentionStore for PostgresRetention {
         Ok(rows.into_iter().map(|(topic, partition, offset)| ((topic, partition), offset)).collect())
     }
 
-    async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {
+    async fn in_hand(&self, group: &str, topics: &[String]) -> Result<BTreeSet<(String, i32)>, StoreError> {
         let asking = async |conn: &mut PgConnection| {
-            sqlx::query_scalar::<_, String>(WAITING).bind(group).bind(topics).fetch_all(conn).await
+            sqlx::query_as::<_, (String, i32)>(IN_HAND).bind(group).bind(topics).fetch_all(conn).await
         };
-        Ok(self.run("looking for messages that wait", asking).await?.into_iter().collect())
+        Ok(self.run("looking for messages in hand", asking).await?.into_iter().collect())
     }
 
     async fn begin(&self, group: &str, rest: Duration) -> Result<Begun, StoreError> {

@@ -80,7 +80,11 @@ SELECT EXISTS (SELECT 1 FROM main.idempotent_jobs_sweeps WHERE \"group\" = $1 \
 
 const WATERMARKS: &str = "SELECT topic, \"partition\", \"offset\" FROM main.idempotent_jobs_watermarks \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
-const WAITING: &str = "SELECT DISTINCT topic FROM main.idempotent_jobs_attempts \
+/// The row of an owner is there before its first message is read.
+const IN_HAND: &str = "\
+SELECT topic, \"partition\" FROM main.idempotent_jobs_owners \
+    WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2)) \
+UNION SELECT topic, \"partition\" FROM main.idempotent_jobs_attempts \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
 
 const SWEPT: &str = "\
@@ -173,12 +177,12 @@ impl RetentionStore for SqliteRetention {
         Ok(rows.into_iter().map(|(topic, partition, offset)| ((topic, partition), offset)).collect())
     }
 
-    async fn waiting(&self, group: &str, topics: &[String]) -> Result<BTreeSet<String>, StoreError> {
+    async fn in_hand(&self, group: &str, topics: &[String]) -> Result<BTreeSet<(String, i32)>, StoreError> {
         let wanted = json(topics);
         let asking = async |conn: &mut SqliteConnection| {
-            sqlx::query_scalar::<_, String>(WAITING).bind(group).bind(wanted).fetch_all(conn).await
+            sqlx::query_as::<_, (String, i32)>(IN_HAND).bind(group).bind(wanted).fetch_all(conn).await
         };
-        Ok(self.run("looking for messages that wait", asking).await?.into_iter().collect())
+        Ok(self.run("looking for messages in hand", asking).await?.into_iter().collect())
     }
 
     /// The write lock makes one cleaner of several: they take turns by steps, and what one deleted is not there for the
