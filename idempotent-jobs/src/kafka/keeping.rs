@@ -1,18 +1,17 @@
 //! What retention asks of the brokers: how long topics keep their messages, where they end, and how far the group came.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
-use rdkafka::consumer::Consumer;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{Message as _, Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::checks::{Ear, Reader, check, client};
-use super::{Properties, Topics, after};
+use super::{Partition, Properties, Topics, after, gaps};
 
 /// How a topic keeps its messages, in the broker's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +33,19 @@ pub struct Stand {
     pub end: i64,
     /// The group's committed offset, if there is one.
     pub committed: Option<i64>,
-    /// Whether a reader finds nothing from the committed offset on: what lies there are marks of transactions. Without a
-    /// committed offset, whether one is known to find nothing from where it began.
+    /// Whether a reader is known to find nothing from the committed offset on: what lies there are marks of transactions
+    /// ([`read_out`]). Without a committed offset, from where it began.
     pub read: bool,
+}
+
+/// So many offsets are looked at for marks of transactions; behind more lies a message, or soon will.
+const MARKS: i64 = 16;
+
+impl Stand {
+    /// Whether so little lies behind the committed offset that it may be marks of transactions alone.
+    pub fn is_near_end(&self) -> bool {
+        self.committed.is_some_and(|from| from >= self.start && self.end - from <= MARKS)
+    }
 }
 
 /// By topic and partition.
@@ -55,8 +64,8 @@ pub async fn keeping(
     aside(move || runtime.block_on(describe(&properties, &topics, timeout))).await
 }
 
-/// Where these topics end, and then how far the group of the properties came in them. Answers within about three times
-/// `timeout`.
+/// Where these topics end, and then how far the group of the properties came in them; of none it is known here whether it
+/// is [`read`](Stand::read) out. Answers within about four times `timeout`, however many partitions there are.
 ///
 /// # Errors
 /// One sentence for each problem.
@@ -69,8 +78,7 @@ pub async fn stands(properties: &Properties, topics: &[String], timeout: Duratio
         let committed = Reader::open(&properties)?.committed(&topics, timeout)?;
         let stand = |(at, (start, end)): ((String, i32), (i64, i64))| {
             let committed = committed.get(&at).copied();
-            let read = committed.is_some_and(|from| is_read(&properties, &at, from, start..end));
-            (at, Stand { start, end, committed, read })
+            (at, Stand { start, end, committed, read: false })
         };
         Ok(ends.into_iter().map(stand).collect())
     })
@@ -143,54 +151,86 @@ fn keeping_of(config: &ConfigResource) -> Result<Keeping, &'static str> {
 /// The first and the next offset of each partition's log.
 type Ends = BTreeMap<(String, i32), (i64, i64)>;
 
-/// The logs' ends. Whoever reads committed transactions only would be told an earlier
+/// The logs' ends, by one question to each broker. Whoever reads committed transactions only would be told an earlier
 /// end, before what lies there already.
 fn ends(properties: &Properties, topics: &Topics, timeout: Duration) -> Result<Ends, Vec<String>> {
     let mut config = properties.consumer()?;
     config.set("isolation.level", "read_uncommitted").remove("group.id").remove("group.instance.id");
     let client = client(&config)?;
-    let deadline = after(timeout);
-    let mut ends = Ends::new();
-    for (topic, count) in topics {
-        for number in 0..*count {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let found = client.fetch_watermarks(topic, number, left).map_err(|error| {
-                vec![format!("the end of topic `{topic}`, partition {number}, cannot be read: {error}")]
-            })?;
-            ends.insert((topic.clone(), number), found);
+    let all: Vec<Partition> = (topics.iter())
+        .flat_map(|(topic, count)| (0..*count).map(|number| Partition { topic: topic.as_str().into(), number }))
+        .collect();
+    let ask = |which| {
+        gaps::ask(&client, all.iter(), which, timeout).map_err(|error| {
+            vec![format!(
+                "where the topics end cannot be read ({error}): `idempotent-jobs doctor` names the partitions"
+            )]
+        })
+    };
+    let (mut starts, mut ends) = (ask(Offset::Beginning)?, ask(Offset::End)?);
+    let span = |at: Partition| {
+        let silent = || Err(KafkaError::OffsetFetch(Code::OperationTimedOut));
+        let of = |bounds: &mut BTreeMap<_, _>| bounds.remove(&at).unwrap_or_else(silent);
+        let span = of(&mut starts).and_then(|start| Ok((start, of(&mut ends)?)));
+        let Partition { topic, number } = &at;
+        let failed = |error| vec![format!("the end of topic `{topic}`, partition {number}, cannot be read: {error}")];
+        span.map(|span| ((topic.to_string(), *number), span)).map_err(failed)
+    };
+    all.into_iter().map(span).collect()
+}
+
+/// Those of these partitions in whose logs nothing lies from the committed offset on that a reader of committed
+/// transactions sees. What cannot be asked within `timeout` is not among them.
+pub async fn read_out(properties: &Properties, near: Stands, timeout: Duration) -> BTreeSet<(String, i32)> {
+    let properties = properties.clone();
+    let (mut read, near): (BTreeSet<_>, Vec<_>) = (BTreeSet::new(), near.into_iter().collect());
+    let looked = aside(move || {
+        let deadline = after(timeout);
+        let mut config = properties.consumer()?;
+        config.set("enable.partition.eof", "true").set("auto.offset.reset", "error").remove("group.instance.id");
+        let client = client(&config)?;
+        // By topic: the end of a partition is told by its number alone.
+        for all in near.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+            read.extend(show_their_ends(&client, all, deadline).unwrap_or_default());
+        }
+        Ok(read)
+    });
+    looked.await.unwrap_or_default()
+}
+
+/// Of partitions of one topic. Assigned by hand, so that the group hears nothing of it. To a reader the log ends before
+/// the first message of a transaction that is open: then more may be there than it shows.
+fn show_their_ends(
+    client: &BaseConsumer<Ear>,
+    all: &[((String, i32), Stand)],
+    deadline: Instant,
+) -> Result<Vec<(String, i32)>, KafkaError> {
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let at =
+        |((topic, number), _): &((String, i32), Stand)| Partition { topic: topic.as_str().into(), number: *number };
+    let partitions: Vec<_> = all.iter().map(at).collect();
+    let readable = gaps::bounds(client, partitions.iter(), Offset::End, left());
+    let mut list = TopicPartitionList::new();
+    let mut open = BTreeMap::new();
+    for (partition, (place, stand)) in partitions.iter().zip(all) {
+        let from = stand.committed.filter(|_| readable.get(partition).is_some_and(|end| *end >= stand.end));
+        let Some(from) = from else { continue };
+        list.add_partition_offset(&place.0, place.1, Offset::Offset(from))?;
+        open.insert(place.1, place.clone());
+    }
+    client.assign(&list)?;
+    let mut read = Vec::new();
+    while !open.is_empty() {
+        match client.poll(left()) {
+            Some(Ok(message)) => _ = open.remove(&message.partition()),
+            Some(Err(KafkaError::PartitionEOF(number))) => read.extend(open.remove(&number)),
+            // Whatever it is about: those of which nothing is known yet are not read out.
+            Some(Err(_)) | None => break,
         }
     }
-    Ok(ends)
+    client.unassign()?;
+    Ok(read)
 }
 
-/// So many offsets are looked at; behind more lies a message, or soon will.
-const MARKS: i64 = 16;
-/// How long a broker may take to show the first message or the end.
-const GLANCE: Duration = Duration::from_secs(3);
-
-/// Whether nothing lies in `log` from an offset on that a reader of committed transactions sees. Of what was deleted
-/// nobody knows.
-fn is_read(properties: &Properties, (topic, number): &(String, i32), from: i64, log: Range<i64>) -> bool {
-    if from >= log.end {
-        return true;
-    }
-    from >= log.start
-        && log.end - from <= MARKS
-        && shows_its_end(properties, topic, *number, from..log.end).unwrap_or(false)
-}
-
-/// Assigned by hand, so that the group hears nothing of it. To a reader the log ends before the first message of a
-/// transaction that is open: then more may be there than it shows.
-fn shows_its_end(properties: &Properties, topic: &str, number: i32, log: Range<i64>) -> Option<bool> {
-    let mut config = properties.consumer().ok()?;
-    config.set("enable.partition.eof", "true").set("auto.offset.reset", "error").remove("group.instance.id");
-    let client = client(&config).ok()?;
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, number, Offset::Offset(log.start)).ok()?;
-    let (_, readable) = client.fetch_watermarks(topic, number, GLANCE).ok()?;
-    if readable < log.end {
-        return Some(false);
-    }
-    client.assign(&list).ok()?;
-    Some(matches!(client.poll(GLANCE), Some(Err(KafkaError::PartitionEOF(_)))))
-}
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ pub use self::checks::{Topics, check, committed};
 pub use self::consumer::{Consumer, ConsumerHandle, OnGap, Settings, Stopped};
 pub use self::dispatch::{Declined, Dispatch, Fate, Parcel, Report};
 pub use self::inspect::{Cluster, Group, Progress, Readers, Replicas, Topic, Unread, alike, inspect};
-pub use self::keeping::{Keeping, Stand, Stands, keeping, stands};
+pub use self::keeping::{Keeping, Stand, Stands, keeping, read_out, stands};
 pub use self::producer::{Delivery, Producer, ProducerBuilder, Record, Undelivered};
 pub use self::properties::Properties;
 pub use self::send_error::{SendError, SendErrorKind};

@@ -96,9 +96,14 @@ impl Cleaner {
         let unsent = self.store.unsent(&self.topics).await.map_err(told)?;
         let stands = kafka::stands(&self.properties, &self.topics, PATIENCE).await.map_err(joined)?;
         let known = self.store.watermarks(&group, &self.topics).await.map_err(told)?;
-        let stands = known_here(stands, &known);
+        let mut stands = known_here(stands, &known);
         self.terms.note(now, window, &unsent, &stands);
         let in_hand = self.store.in_hand(&group, &self.topics).await.map_err(told)?;
+        let unsure = self.terms.unsure(&stands, &in_hand);
+        if !unsure.is_empty() {
+            let read = kafka::read_out(&self.properties, unsure, PATIENCE).await;
+            stands.iter_mut().for_each(|(place, stand)| stand.read |= read.contains(place));
+        }
         let due = self.terms.due(&stands, &in_hand);
         if due.is_empty() {
             return Ok(Look::Behind(self.terms.waits_for(&stands).unwrap_or_default()));
@@ -127,11 +132,8 @@ fn known_here(mut stands: Stands, known: &BTreeMap<(String, i32), i64>) -> Stand
     for (place, stand) in &mut stands {
         let (said, known) = (stand.committed, known.get(place).copied());
         stand.committed = said.zip(known).map(|(committed, known)| committed.min(known));
-        stand.read = match said {
-            Some(_) => stand.read && stand.committed == said,
-            // It began behind all that lay there, and has nothing to commit.
-            None => known.is_some_and(|known| known >= stand.end),
-        };
+        // It began behind all that lay there, and has nothing to commit.
+        stand.read = said.is_none() && known.is_some_and(|known| known >= stand.end);
     }
     stands
 }
@@ -214,19 +216,19 @@ mod tests {
     /// A copy was put back: what Kafka says was done, it does not have.
     #[test]
     fn ded_04_what_the_database_lost_is_not_taken_for_read() {
-        let stand = |committed, read| Stand { start: 0, end: 100, committed, read };
+        let stand = |committed| Stand { start: 0, end: 100, committed, read: false };
         let place = |number| ("orders".to_owned(), number);
         let stands = Stands::from([
-            (place(0), stand(Some(90), true)),
-            (place(1), stand(Some(90), true)),
-            (place(2), stand(Some(90), true)),
-            (place(3), stand(None, false)),
-            (place(4), stand(None, false)),
+            (place(0), stand(Some(90))),
+            (place(1), stand(Some(90))),
+            (place(2), stand(Some(90))),
+            (place(3), stand(None)),
+            (place(4), stand(None)),
         ]);
         let known = BTreeMap::from([(place(0), 90), (place(1), 40), (place(3), 40), (place(4), 100)]);
         let known = known_here(stands, &known);
         let of = |number| (known[&place(number)].committed, known[&place(number)].read);
-        assert_eq!([of(0), of(1), of(2)], [(Some(90), true), (Some(40), false), (None, false)]);
+        assert_eq!([of(0), of(1), of(2)], [(Some(90), false), (Some(40), false), (None, false)]);
         assert_eq!([of(3), of(4)], [(None, false), (None, true)], "it began at the end");
     }
 }

@@ -57,6 +57,23 @@ impl Terms {
         by_topic(stands).filter(|(topic, all)| is_due(topic, all)).map(|(topic, _)| topic.to_owned()).collect()
     }
 
+    /// The partitions that alone hold up a topic, and of which there is little that the group has not read: it may be
+    /// marks of transactions.
+    pub fn unsure(&self, stands: &Stands, in_hand: &InHand) -> Stands {
+        let mut unsure = Stands::new();
+        for (topic, all) in by_topic(stands) {
+            let Some(term) = self.0.get(topic) else { continue };
+            let at = |number: i32| (topic.to_owned(), number);
+            let open =
+                all.iter().filter(|(number, stand)| !term.passed(*number, *stand, in_hand.contains(&at(*number))));
+            let open: Vec<_> = open.collect();
+            if open.iter().all(|(_, stand)| stand.is_near_end()) {
+                unsure.extend(open.into_iter().map(|(number, stand)| (at(*number), *stand)));
+            }
+        }
+        unsure
+    }
+
     /// What may go of a topic that is [due](Self::due). `unkeyed` was asked for after `stands`: who read a message up to the
     /// committed offset has written its letter before.
     pub fn bounds(&self, topic: &str, window: Duration, unkeyed: &Times, stands: &Stands) -> Vec<Bound> {

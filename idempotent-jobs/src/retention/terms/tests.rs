@@ -74,6 +74,21 @@ fn marks_of_transactions_hold_up_nothing() {
 }
 
 #[test]
+fn marks_are_looked_for_only_where_nothing_else_holds_up_the_topic() {
+    let mut terms = Terms::default();
+    let unsure = |terms: &Terms, stands: &Stands| -> Vec<i32> {
+        terms.unsure(stands, &in_hand([0, 1])).into_keys().map(|(_, number)| number).collect()
+    };
+    let near = stands([stand(0, 10, 9), stand(0, 50, 34), stand(0, 7, 7)]);
+    terms.note(at(0), WINDOW, &Times::new(), &near);
+    assert_eq!(unsure(&terms, &near), [0, 1]);
+    assert_eq!(unsure(&terms, &stands([stand(0, 10, 9), stand(0, 50, 50), stand(0, 7, 7)])), [0]);
+    for held in [stand(0, 50, 33), stand(0, 50, None), stand(49, 50, 48)] {
+        assert_eq!(unsure(&terms, &stands([stand(0, 10, 9), held, stand(0, 7, 7)])), [0; 0], "{held:?}");
+    }
+}
+
+#[test]
 fn ded_04_what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
     let mut terms = Terms::default();
     terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 9)]));
