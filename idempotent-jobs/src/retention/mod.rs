@@ -24,6 +24,7 @@
 //!
 //! Times of rows are the database's, and so is `now`; of its clock and this machine's the earlier one counts.
 
+mod holdups;
 mod rule;
 mod sweep;
 mod terms;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
 use super::Retention;
+use super::holdups::Holdups;
 use super::rule::problems;
 use super::terms::Terms;
 use crate::kafka::{self, Properties, Stands};
@@ -22,9 +23,6 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Between two sweeps, unless the window says less.
 const RESTS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 
-/// After so long that nothing could be purged a person is told.
-const LONG: Duration = Duration::from_secs(3_600);
-
 /// Of its time a sweep leaves so many parts to others for each one it takes.
 const YIELD: u32 = 8;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -36,6 +34,7 @@ pub struct Cleaner {
     topics: Vec<String>,
     retention: Retention,
     terms: Terms,
+    holdups: Holdups,
 }
 
 /// What a round came to.
@@ -72,7 +71,8 @@ impl Cleaner {
         retention: Retention,
     ) -> Result<Self, StoreError> {
         let (properties, topics) = (properties.clone(), topics.to_vec());
-        Ok(Self { store: open_retention(url).await?, properties, topics, retention, terms: Terms::default() })
+        let (store, terms, holdups) = (open_retention(url).await?, Terms::default(), Holdups::default());
+        Ok(Self { store, properties, topics, retention, terms, holdups })
     }
 
     /// What the database's clock says, or this machine's where that says less.
@@ -105,10 +105,13 @@ impl Cleaner {
             stands.iter_mut().for_each(|(place, stand)| stand.read |= read.contains(place));
         }
         let due = self.terms.due(&stands, &in_hand);
-        if due.is_empty() {
-            return Ok(Look::Behind(self.terms.waits_for(&stands).unwrap_or_default()));
-        }
         let unkeyed = self.store.unkeyed(&group, &self.topics, window).await.map_err(told)?;
+        let behind = self.terms.waits_for(&stands, &in_hand);
+        let held = |topic: &String| Some((topic.clone(), self.terms.held_back(topic, now, window, &unkeyed)?));
+        self.holdups.note(Instant::now(), due.iter().filter_map(held).chain(behind.clone()).collect());
+        if due.is_empty() {
+            return Ok(Look::Behind(joined(behind.into_values().collect())));
+        }
         let bounds = due.iter().flat_map(|topic| self.terms.bounds(topic, window, &unkeyed, &stands)).collect();
         let swept = walk(&*self.store, &Purge { group, bounds }, rest).await.map_err(told)?;
         due.iter().for_each(|topic| self.terms.swept(topic));
@@ -170,7 +173,6 @@ pub(crate) async fn clean(mut cleaner: Cleaner, ahead: Duration) {
     let Some(window) = cleaner.retention.limit() else { return std::future::pending().await };
     let rest = (window / 20).clamp(RESTS.0, RESTS.1);
     let mut look = LOOKS.0;
-    let mut told_behind = Instant::now();
     loop {
         let began = Instant::now();
         let looked = match cleaner.now().await {
@@ -178,13 +180,10 @@ pub(crate) async fn clean(mut cleaner: Cleaner, ahead: Duration) {
             Err(error) => Err(error.to_string()),
         };
         let behind = matches!(looked, Ok(Look::Behind(_)));
-        if !behind {
-            told_behind = began;
-        } else if told_behind.elapsed() >= LONG {
-            told_behind = began;
-            tracing::warn!(?looked, "no key was purged for an hour: the group is yet to read what lies before them");
-        }
         tell(looked);
+        for (topic, why) in cleaner.holdups.to_tell(Instant::now()) {
+            tracing::warn!(topic, why, "no key is purged that could be, for an hour or longer");
+        }
         look = if behind { (look * 2).min(LOOKS.1) } else { LOOKS.0 };
         // A sweep that takes long is not begun anew at once.
         sleep(if behind { look } else { rest.max(began.elapsed() * 4) }).await;
@@ -198,7 +197,11 @@ fn tell(looked: Result<Look, String>) {
             metrics::gauge!(telemetry::OLDEST_KEY_AGE).set(age.as_secs_f64());
             metrics::counter!(telemetry::SWEEPS).increment(1);
             let keys: u64 = purged.values().sum();
-            tracing::info!(keys, oldest_age_s = age.as_secs(), "old keys were purged");
+            if keys > 0 {
+                tracing::info!(keys, oldest_age_s = age.as_secs(), "old keys were purged");
+            } else {
+                tracing::debug!(oldest_age_s = age.as_secs(), "no key is purged: none is old enough");
+            }
         }
         Ok(Look::Behind(what)) => {
             tracing::debug!(what, "no key is purged before the group has read what lies before it")

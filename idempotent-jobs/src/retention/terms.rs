@@ -25,6 +25,8 @@ pub struct Terms(BTreeMap<String, Term>);
 struct Term {
     /// Keys that were processed before may go.
     before: SystemTime,
+    /// The oldest record that was still to be sent.
+    unsent: Option<SystemTime>,
     /// Once the group has committed these: the end of each partition.
     ends: BTreeMap<i32, i64>,
 }
@@ -37,9 +39,10 @@ impl Terms {
             if self.0.get(topic).is_some_and(|term| !term.is_void(&partitions)) {
                 continue;
             }
-            let still = unsent.get(topic).map_or(now, |unsent| now.min(*unsent));
+            let unsent = unsent.get(topic).copied();
+            let still = unsent.map_or(now, |unsent| now.min(unsent));
             let ends = partitions.iter().map(|(number, stand)| (*number, stand.end)).collect();
-            self.0.insert(topic.to_owned(), Term { before: before(still, window), ends });
+            self.0.insert(topic.to_owned(), Term { before: before(still, window), unsent, ends });
         }
     }
 
@@ -91,16 +94,46 @@ impl Terms {
         self.0.remove(topic);
     }
 
-    /// What a topic that is not due waits for, for a person.
-    pub fn waits_for(&self, stands: &Stands) -> Option<String> {
-        stands.iter().find_map(|((topic, number), stand)| {
-            let term = self.0.get(topic)?;
-            let end = term.ends.get(number).filter(|_| !term.passed(*number, *stand, true))?;
+    /// What each topic that is not due waits for, for a person.
+    pub fn waits_for(&self, stands: &Stands, in_hand: &InHand) -> BTreeMap<String, String> {
+        let mut waits = BTreeMap::new();
+        for (place, stand) in stands {
+            let Some(term) = self.0.get(&place.0).filter(|_| !waits.contains_key(&place.0)) else { continue };
+            if term.passed(place.1, *stand, in_hand.contains(place)) {
+                continue;
+            }
+            let end = term.ends.get(&place.1).copied().unwrap_or_default();
             let committed = stand.committed.map_or("nothing".to_owned(), |offset| offset.to_string());
-            Some(format!(
-                "topic {topic}, partition {number}: the group has committed {committed}, and is to come to {end}"
-            ))
-        })
+            let hand = match stand.start >= end {
+                true => " or to a later one, since its worker may have in memory what was deleted meanwhile",
+                false => "",
+            };
+            let (topic, number) = place;
+            let words = format!(
+                "topic {topic}, partition {number}: the group has committed {committed}, and is to come to {end}{hand}"
+            );
+            waits.insert(topic.clone(), words);
+        }
+        waits
+    }
+
+    /// What holds back a topic that is due so far that keys stay which are older than two windows, for a person.
+    pub fn held_back(&self, topic: &str, now: SystemTime, window: Duration, unkeyed: &Times) -> Option<String> {
+        let late = |time: &SystemTime| now.duration_since(*time).is_ok_and(|age| age > window);
+        let unsent = self.0.get(topic).and_then(|term| term.unsent).filter(late);
+        let unkeyed = unkeyed.get(topic).copied().filter(late);
+        let age = |time: SystemTime| now.duration_since(time).unwrap_or_default().as_secs() / 3_600;
+        let unsent = unsent.map(|time| {
+            format!("a record in the outbox, or kept as sent, that was enqueued {} h ago: `outbox list`", age(time))
+        });
+        let unkeyed = unkeyed.map(|time| {
+            format!(
+                "a dead letter without a key, of a message of {} h ago: `dead-letters list --topic {topic}`",
+                age(time)
+            )
+        });
+        let all: Vec<String> = unsent.into_iter().chain(unkeyed).collect();
+        (!all.is_empty()).then(|| format!("older keys alone go, since the clock is stopped by {}", all.join(" and ")))
     }
 }
 

@@ -42,6 +42,7 @@ fn pure_files_know_no_clock_no_async_and_no_sql() {
         "outbox/relay/shares.rs",
         "outbox/relay/judge.rs",
         "outbox/relay/pace.rs",
+        "retention/holdups.rs",
         "retention/rule.rs",
         "retention/terms.rs",
         "retry.rs",

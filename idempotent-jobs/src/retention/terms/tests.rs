@@ -103,10 +103,11 @@ fn ded_04_what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
     assert!(!terms.due(&unread, &in_hand([0])).contains("t"), "its first one is not done yet");
     let began = stands([Stand { read: true, ..stand(10, 10, None) }]);
     assert!(terms.due(&began, &in_hand([0])).contains("t"), "it was emptied before the group came");
-    assert_eq!(
-        terms.waits_for(&emptied).as_deref(),
-        Some("topic t, partition 0: the group has committed 9, and is to come to 10")
-    );
+    assert_eq!(terms.waits_for(&emptied, &in_hand([])), BTreeMap::new());
+    let waits = terms.waits_for(&emptied, &in_hand([0]));
+    let words =
+        "topic t, partition 0: the group has committed 9, and is to come to 10 or to a later one, since its worker";
+    assert!(waits["t"].starts_with(words), "{waits:?}");
 }
 
 #[test]
@@ -120,6 +121,22 @@ fn the_clock_of_a_topic_stands_still_at_what_may_be_sent_or_run_again() {
     assert_eq!(before(&terms, &Times::from([("u".to_owned(), at(200))])), at(300) - WINDOW - SLACK);
     // No clock goes back so far.
     assert_eq!(super::before(at(0), Duration::MAX), SystemTime::UNIX_EPOCH);
+}
+
+#[test]
+fn what_stops_the_clock_for_longer_than_a_window_is_named() {
+    let all = stands([stand(0, 5, 5)]);
+    let mut terms = Terms::default();
+    let (now, old) = (at(500), |minutes| Times::from([("t".to_owned(), at(minutes))]));
+    terms.note(now, WINDOW, &old(420), &all);
+    assert_eq!(terms.held_back("t", now, WINDOW, &Times::new()), None, "it is on its way");
+    terms.swept("t");
+    terms.note(now, WINDOW, &old(260), &all);
+    let said = terms.held_back("t", now, WINDOW, &old(200)).expect("both are older than a window");
+    for words in ["enqueued 4 h ago: `outbox list`", "of 5 h ago: `dead-letters list --topic t`"] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(terms.held_back("other", now, WINDOW, &Times::new()), None);
 }
 
 /// A message of the model.
