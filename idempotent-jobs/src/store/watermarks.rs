@@ -163,13 +163,13 @@ impl<DB: Dialect> SqlStore<DB> {
         let mut tx = self.begin_marking(self.marking_lease().await?).await?;
         let writing = async {
             let (conn, _) = tx.parts();
-            let mut made = Vec::with_capacity(changes.len());
-            for Revision { before, after } in changes {
+            let mut made = vec![false; changes.len()];
+            for (place, Revision { before, after }) in in_order(changes) {
                 let done = match before {
                     None => DB::make_mark(conn, group, after).await,
                     Some(before) => DB::replace_mark(conn, group, before, after).await,
                 };
-                made.push(done.map_err(|error: Error| StoreError::driver::<DB>(CHANGING, error))?);
+                made[place] = done.map_err(|error: Error| StoreError::driver::<DB>(CHANGING, error))?;
             }
             Ok(made)
         };
@@ -193,5 +193,28 @@ impl<DB: Dialect> SqlStore<DB> {
         let is_moved =
             |step: &Advance<'_>| moved.iter().any(|(topic, number)| topic == step.topic && *number == step.partition);
         Ok(Advanced::Done(steps.iter().map(is_moved).collect()))
+    }
+}
+
+/// Changes with their places, in the order in which everybody locks rows: who moves several forward, and the purge.
+fn in_order(changes: &[Revision]) -> Vec<(usize, &Revision)> {
+    let mut ordered: Vec<_> = changes.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, Revision { after, .. })| (&after.topic, after.partition));
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_written_in_the_order_of_topic_and_partition() {
+        let change = |topic: &str, partition| {
+            let after = Watermark { topic: topic.into(), partition, topic_id: None, began: 0, offset: 0, purged_to: 0 };
+            Revision { before: None, after }
+        };
+        let changes = [change("b", 0), change("a", 10), change("a", 2), change("B", 7)];
+        let places: Vec<usize> = in_order(&changes).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(places, [3, 2, 1, 0], "as bytes, and as numbers");
     }
 }
