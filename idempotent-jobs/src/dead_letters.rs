@@ -83,6 +83,10 @@ pub enum Answer {
     Unknown,
 }
 
+/// What is redriven, and what skipped; others stand as they are.
+const TO_REDRIVE: &[LetterState] = &[LetterState::Open, LetterState::Skipped];
+const TO_SKIP: &[LetterState] = &[LetterState::Open, LetterState::Requested, LetterState::Parked];
+
 /// Letters read at a time.
 const PAGE: u32 = 100;
 
@@ -122,7 +126,7 @@ impl DeadLetters {
     /// # Errors
     /// [`Error::Database`]; what was asked for before it stands.
     pub async fn redrive(&self, filter: &Filter, who: &str) -> Result<Vec<(i64, Answer)>, Error> {
-        self.turn(filter, &[LetterState::Open, LetterState::Skipped], LetterState::Requested, who).await
+        self.turn(filter, TO_REDRIVE, LetterState::Requested, who).await
     }
 
     /// Sets those that fit aside for good, unless they are redriven: the open ones, or, by number or by state, those that
@@ -132,11 +136,29 @@ impl DeadLetters {
     /// # Errors
     /// [`Error::Database`]; those that were skipped before it are.
     pub async fn skip(&self, filter: &Filter, who: &str) -> Result<Vec<(i64, Answer)>, Error> {
-        self.turn(filter, &[LetterState::Open, LetterState::Requested, LetterState::Parked], LetterState::Skipped, who)
-            .await
+        self.turn(filter, TO_SKIP, LetterState::Skipped, who).await
     }
 
-    /// What would become of those that fit if they were run again now. Nothing is changed.
+    /// What [`skip`](Self::skip) would say of those that fit. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn would_skip(&self, filter: &Filter) -> Result<Vec<(i64, Answer)>, Error> {
+        let mut answers = Vec::new();
+        let mut pages = Pages::new(&undecided(filter));
+        while let Some(page) = pages.next(&*self.store).await? {
+            answers.extend(page.into_iter().map(|letter| match letter.state {
+                state if TO_SKIP.contains(&state) => (letter.id, Answer::Done),
+                state => (letter.id, Answer::Stands(state)),
+            }));
+        }
+        let known = answers.iter().map(|(id, _)| *id).collect();
+        answers.extend(self.others(filter, known).await?);
+        Ok(answers)
+    }
+
+    /// What would become of those that fit if they were run again now, and of which [`redrive`](Self::redrive) would say
+    /// that they stand as they are. Nothing is changed.
     ///
     /// # Errors
     /// [`Error::Database`].
@@ -146,12 +168,21 @@ impl DeadLetters {
         while let Some(page) = pages.next(&*self.store).await? {
             for letter in page {
                 let would = match letter.state {
-                    LetterState::Redriven => Foreseen::Duplicate,
-                    _ => self.store.foresee(&letter).await.map_err(failed)?,
+                    // Parked, it waits behind the one to decide on.
+                    state if TO_REDRIVE.contains(&state) || state == LetterState::Parked => {
+                        self.store.foresee(&letter).await.map_err(failed)?
+                    }
+                    state => Foreseen::Stands(state),
                 };
                 foreseen.push((letter.id, would));
             }
         }
+        let known = foreseen.iter().map(|(id, _)| *id).collect();
+        let others = self.others(filter, known).await?.into_iter();
+        foreseen.extend(others.map(|(id, answer)| match answer {
+            Answer::Stands(state) => (id, Foreseen::Stands(state)),
+            Answer::Done | Answer::Unknown => (id, Foreseen::Unknown),
+        }));
         Ok(foreseen)
     }
 
@@ -180,13 +211,18 @@ impl DeadLetters {
                 answers.push((letter.id, answer));
             }
         }
-        let known: HashSet<i64> = answers.iter().map(|(id, _)| *id).collect();
-        // Beyond a limit nothing was asked for.
-        let all = filter.ids.iter().flatten().filter(|_| filter.limit.is_none());
-        for id in all.filter(|id| !known.contains(id)) {
-            answers.push((*id, self.stands(*id).await?));
-        }
+        let known = answers.iter().map(|(id, _)| *id).collect();
+        answers.extend(self.others(filter, known).await?);
         Ok(answers)
+    }
+
+    /// The numbers that were given and are not among those that fit. Beyond a limit nothing was asked for.
+    async fn others(&self, filter: &Filter, known: HashSet<i64>) -> Result<Vec<(i64, Answer)>, Error> {
+        let mut others = Vec::new();
+        for id in filter.ids.iter().flatten().filter(|id| filter.limit.is_none() && !known.contains(id)) {
+            others.push((*id, self.stands(*id).await?));
+        }
+        Ok(others)
     }
 
     async fn stands(&self, id: i64) -> Result<Answer, Error> {

@@ -28,6 +28,11 @@ fn of(world: &World, reason: &str) -> Vec<String> {
     told.json().iter().map(|letter| letter["id"].to_string()).collect()
 }
 
+fn of_state(world: &World, state: &str) -> Vec<String> {
+    let told = world.tool(0, &["dead-letters", "list", "--state", state, "--json"]);
+    told.json().iter().map(|letter| letter["id"].to_string()).collect()
+}
+
 pub fn are_looked_at_run_again_and_set_aside(kind: Kind) {
     let (world, worker, mended) = with_letters(kind);
     let list = world.tool(0, &["dead-letters", "list"]);
@@ -50,6 +55,13 @@ pub fn are_looked_at_run_again_and_set_aside(kind: Kind) {
     let well = world.tool(0, &["dead-letters", "redrive", &failed[0], "--wait=60s", "--by", "bea", "--json"]);
     assert_eq!(well.json()[1], json!({ "id": failed[0].parse::<i64>().unwrap(), "ended": "redriven", "error": null }));
     world.tool(1, &["dead-letters", "redrive", &failed[0], "999999"]).says(&["it is redriven", "no such dead letter"]);
+    // Looked at first, it is the same.
+    for decide in ["redrive", "skip"] {
+        let dry = world.tool(1, &["dead-letters", decide, &failed[0], "999999", "--dry-run"]);
+        dry.says(&["would be left as it is: it is redriven", "999999  there is no such dead letter"]);
+        let dry = world.tool(1, &["dead-letters", decide, &failed[0], "999999", "--dry-run", "--json"]).json();
+        assert_eq!((&dry[0]["would"], &dry[1]["would"]), (&json!("stand"), &json!("unknown")), "{dry:?}");
+    }
     let shown = world.tool(0, &["dead-letters", "show", &failed[0]]);
     shown.says(&["redriven", "requested by bea", "requested by ann@", "open by a worker", "payload", "tenant"]);
     shown.hides(&[CARD, TENANT]);
@@ -97,6 +109,11 @@ pub fn that_no_worker_takes_are_waited_for_in_vain(kind: Kind) {
     worker.stop().expect("a clean stop");
     let told = world.tool(1, &["dead-letters", "redrive", "--reason", "terminal", "--wait=1s"]);
     told.says(&["still requested", "does a worker of their group run their jobs"]);
+    let requested = &of_state(&world, "requested")[0];
+    let dry = world.tool(1, &["dead-letters", "redrive", requested, "--dry-run"]);
+    dry.says(&["would be left as it is: it is requested"]);
+    dry.hides(&["its handler would be entered"]);
+    world.tool(0, &["dead-letters", "skip", requested, "--dry-run"]).says(&["would be skipped"]);
 }
 
 pub fn are_chosen_before_they_are_changed(kind: Kind) {

@@ -97,10 +97,13 @@ pub(super) async fn redrive(args: &Redrive, letters: &DeadLetters, out: Out<'_>)
     let filter = asked.which.filter();
     let foreseen = letters.foresee(&filter).await?;
     if asked.dry_run {
-        return foretell(asked, &foreseen, out);
+        let all: Vec<_> = foreseen.into_iter().map(|(id, it)| (id, is_redriven(it), would(it))).collect();
+        return foretell(asked, &all, out);
     }
     let answers = letters.redrive(&filter, &asked.by()).await?;
-    let would: HashMap<i64, Foreseen> = foreseen.into_iter().collect();
+    // Of the others the answer says all.
+    let told = |it: &Foreseen| !matches!(it, Foreseen::Stands(_) | Foreseen::Unknown);
+    let would: HashMap<i64, Foreseen> = foreseen.into_iter().filter(|(_, it)| told(it)).collect();
     let end = tell(asked, &answers, "to be run again", out, |id| would.get(&id).copied())?;
     let Some(limit) = args.wait else { return Ok(end) };
     let requested: Vec<i64> = answers.iter().filter(|(_, answer)| *answer == Answer::Done).map(|(id, _)| *id).collect();
@@ -114,15 +117,14 @@ pub(super) async fn skip(args: &Skip, letters: &DeadLetters, out: Out<'_>) -> Re
         let answers = letters.skip(&filter, &asked.by()).await?;
         return tell(asked, &answers, "skipped", out, |_| None);
     }
-    let foreseen = letters.foresee(&filter).await?;
-    for (id, _) in &foreseen {
-        match asked.json {
-            true => writeln!(out, "{}", json!({ "id": id }))?,
-            false => writeln!(out, "{id}  would be skipped")?,
-        }
-    }
-    summary(asked, &format!("{} looked at; nothing was changed", foreseen.len()), out)?;
-    Ok(End::Well)
+    let answers = letters.would_skip(&filter).await?;
+    let would = |answer| match answer {
+        Answer::Done => ("skip", "would be skipped".to_owned()),
+        Answer::Stands(state) => would(Foreseen::Stands(state)),
+        Answer::Unknown => would(Foreseen::Unknown),
+    };
+    let all: Vec<_> = answers.into_iter().map(|(id, answer)| (id, answer == Answer::Done, would(answer))).collect();
+    foretell(asked, &all, out)
 }
 
 /// What a redrive would come to, as a word for scripts and in words for people.
@@ -133,20 +135,27 @@ fn would(foreseen: Foreseen) -> (&'static str, String) {
         Foreseen::Duplicate => ("duplicate", "its key was done meanwhile: it would not be run"),
         Foreseen::Conflict => ("conflict", "its key belongs to another message: it would be open again"),
         Foreseen::Waits { behind } => return ("wait", format!("it waits behind {behind}: decide on that one")),
+        Foreseen::Stands(state) => return ("stand", format!("would be left as it is: it is {state}")),
+        Foreseen::Unknown => ("unknown", "there is no such dead letter"),
     };
     (word, words.to_owned())
 }
 
-fn foretell(asked: &Asked, foreseen: &[(i64, Foreseen)], out: Out<'_>) -> Result<End, Trouble> {
-    for (id, foreseen) in foreseen {
-        let (word, words) = would(*foreseen);
+/// Whether the command would do it: then the exit code is that of the command.
+fn is_redriven(foreseen: Foreseen) -> bool {
+    !matches!(foreseen, Foreseen::Waits { .. } | Foreseen::Stands(_) | Foreseen::Unknown)
+}
+
+/// Numbers, whether the command would be done with each, and what would become of it.
+fn foretell(asked: &Asked, all: &[(i64, bool, (&'static str, String))], out: Out<'_>) -> Result<End, Trouble> {
+    for (id, _, (word, words)) in all {
         match asked.json {
             true => writeln!(out, "{}", json!({ "id": id, "would": word }))?,
             false => writeln!(out, "{id}  {words}")?,
         }
     }
-    summary(asked, &format!("{} looked at; nothing was changed", foreseen.len()), out)?;
-    Ok(End::Well)
+    summary(asked, &format!("{} looked at; nothing was changed", all.len()), out)?;
+    Ok(if all.iter().all(|(_, done, _)| *done) { End::Well } else { End::Partly })
 }
 
 fn tell(

@@ -31,6 +31,10 @@ pub enum Foreseen {
         /// The letter to decide on.
         behind: i64,
     },
+    /// It would be left as it stands: requested, or redriven.
+    Stands(LetterState),
+    /// There is no such letter.
+    Unknown,
 }
 
 /// The port of those who decide on dead letters.
