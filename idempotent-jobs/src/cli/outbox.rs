@@ -112,7 +112,12 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
 }
 
 async fn list(args: &List, outbox: &Outbox, out: Out<'_>) -> Result<End, Trouble> {
-    let found = outbox.set_aside(args.limit).await?;
+    // One more, to know whether there are more.
+    let mut found = outbox.set_aside(args.limit.saturating_add(1)).await?;
+    if found.len() > args.limit {
+        found.truncate(args.limit);
+        text::note("and more: --limit");
+    }
     if args.json {
         for record in &found {
             writeln!(out, "{}", object(record))?;

@@ -3,6 +3,11 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// A word beside what was asked for, which may go to another program: nobody is left to hear of what cannot be printed.
+pub(super) fn note(words: &str) {
+    let _ = writeln!(io::stderr(), "{words}");
+}
+
 /// Text of one line that came from outside. A terminal obeys what is in a topic's name or an error: so
 /// nothing that is not plainly visible is passed on.
 pub(super) fn clean(text: &str) -> String {

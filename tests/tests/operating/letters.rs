@@ -40,6 +40,12 @@ pub fn are_looked_at_run_again_and_set_aside(kind: Kind) {
     list.hides(&[CARD, TENANT, "\x1b"]);
     let failed = of(&world, "terminal");
     assert_eq!(failed.len(), 2);
+    for arguments in [&["--json"][..], &[]] {
+        let all = ["dead-letters", "list", "--limit"];
+        let cut = world.tool(0, &[&all[..], &["1"], arguments].concat());
+        assert!(cut.err.starts_with("and more: --limit"), "{cut:?}");
+        assert_eq!(world.tool(0, &[&all[..], &["3"], arguments].concat()).err, "", "all were listed");
+    }
     let conflict = of(&world, "conflict");
 
     let dry = world.tool(0, &["dead-letters", "redrive", "--all", "--dry-run", "--json"]);

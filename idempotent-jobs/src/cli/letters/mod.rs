@@ -67,10 +67,13 @@ const LISTED: u32 = 100;
 
 async fn list(args: &List, letters: &DeadLetters, out: Out<'_>) -> Result<End, Trouble> {
     let limit = args.which.limit.unwrap_or(LISTED);
-    // One more, to know whether there are more.
+    // One more, to know whether there are more. Scripts are told too, beside what they read.
     let mut found = letters.list(&args.which.filter().limit(limit.saturating_add(1))).await?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
+    if more {
+        text::note("and more: --limit, or a narrower choice");
+    }
     if args.json {
         for letter in &found {
             writeln!(out, "{}", object(letter))?;
@@ -83,9 +86,6 @@ async fn list(args: &List, letters: &DeadLetters, out: Out<'_>) -> Result<End, T
     }
     let rows: Vec<_> = found.iter().map(row).collect();
     text::table(out, ["NUMBER", "STATE", "AGE", "JOB", "REASON", "TRIES", "MESSAGE", "KEY", "ERROR"], &rows)?;
-    if more {
-        writeln!(out, "and more: --limit, or a narrower choice")?;
-    }
     Ok(End::Well)
 }
 
