@@ -158,14 +158,13 @@ fn object(record: &SetAside) -> serde_json::Value {
 }
 
 async fn count(those: &Those, outbox: &Outbox, out: Out<'_>) -> Result<End, Trouble> {
-    let fits =
-        |record: &&SetAside| record.topic == those.topic && those.key.as_ref().is_none_or(|key| *key == record.key);
-    let count = outbox.set_aside(usize::MAX).await?.iter().filter(fits).count();
+    let count = outbox.count(&those.topic, those.key.as_deref()).await?;
     match those.json {
         true => writeln!(out, "{}", json!({ "fit": count }))?,
         false => writeln!(out, "{count} record(s) fit; nothing was changed")?,
     }
-    Ok(End::Well)
+    // As the command itself ends.
+    Ok(if count == 0 && those.key.is_some() { End::Partly } else { End::Well })
 }
 
 /// What is named has to be there.

@@ -42,6 +42,15 @@ impl Outbox {
         self.0.set_aside(limit).await.map_err(database)
     }
 
+    /// How many records of a topic, or of one key of it, were set aside: as many [`redrive`](Self::redrive) and
+    /// [`discard`](Self::discard) would change.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn count(&self, topic: &str, key: Option<&str>) -> Result<u64, Error> {
+        self.0.count(topic, key.map(stored).as_deref()).await.map_err(database)
+    }
+
     /// Sends records again that were set aside, of a topic or of one key of it, as if they had never
     /// been tried; how many. They keep their place in the order of their Kafka message key.
     ///

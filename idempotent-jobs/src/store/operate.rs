@@ -43,6 +43,9 @@ impl std::fmt::Debug for SetAside {
 pub trait Operate: Send + Sync + 'static {
     /// Records that were set aside, the oldest first.
     async fn set_aside(&self, limit: usize) -> Result<Vec<SetAside>, StoreError>;
+    /// How many set-aside records of a topic there are, all or those of one key: what [`redrive`](Self::redrive) and
+    /// [`discard`](Self::discard) would change.
+    async fn count(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError>;
     /// Makes set-aside records of a topic ready again, all or those of one key; how many.
     async fn redrive(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError>;
     /// Deletes set-aside records of a topic, all or those of one key; how many.

@@ -43,6 +43,9 @@ pub fn records_are_sent_again_or_given_up(kind: Kind) {
     assert_eq!(two.err, "and more: --limit\n");
     world.tool(2, &["outbox", "discard", "operated"]).says(&["what is discarded is gone", "--all"]);
     world.tool(0, &["outbox", "redrive", "operated", "--key", "[0]", "--dry-run"]).says(&["1 record(s) fit"]);
+    world.tool(0, &["outbox", "discard", "operated", "--all", "--dry-run"]).says(&["3 record(s) fit"]);
+    world.tool(0, &["outbox", "redrive", "elsewhere", "--dry-run"]).says(&["0 record(s) fit"]);
+    world.tool(1, &["outbox", "discard", "operated", "--key", "[9]", "--dry-run"]).says(&["0 record(s) fit"]);
     world.tool(0, &["outbox", "redrive", "operated", "--key", "[0]"]).says(&["1 record(s) to be sent again"]);
     world.tool(1, &["outbox", "redrive", "operated", "--key", "[0]"]).says(&["no such record"]);
     world.tool(0, &["outbox", "discard", "operated", "--key", "[1]"]).says(&["1 record(s) given up"]);

@@ -290,6 +290,8 @@ pub fn out_04_what_was_set_aside_is_listed_redriven_and_discarded(bed: &Bed) {
     assert!(listed[0].error.starts_with("no"), "{:?}", listed[0]);
     assert!(!format!("{:?}", listed[0]).contains("[0]"), "keys are not shown");
     assert_eq!(wait_for(outbox.set_aside(1)).expect("it can be listed").len(), 1);
+    let count = |topic, key| wait_for(outbox.count(topic, key)).expect("they can be counted");
+    assert_eq!([count("a", None), count("a", Some("[0]")), count("a", Some("[7]")), count("b", None)], [2, 1, 0, 0]);
     let redrive = |key| wait_for(outbox.redrive("a", key)).expect("it can be redriven");
     assert_eq!((redrive(Some("[7]")), redrive(Some("[0]"))), (0, 1));
     assert_eq!(bed.keys(), ["[0]"]);

@@ -33,13 +33,19 @@ SELECT topic, coalesce(long_key, key), partition_key, event, attempts, coalesce(
     extract(epoch FROM pg_catalog.now() - enqueued_at)::float8, size \
 FROM idempotent_jobs.outbox WHERE state = 'failed' ORDER BY id LIMIT $1";
 
-const REDRIVE: &str = "\
-UPDATE idempotent_jobs.outbox SET state = 'ready', attempts = 0, last_error = NULL \
-WHERE state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2)";
+/// Those that are counted before they are changed.
+macro_rules! those {
+    () => {
+        "WHERE state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2)"
+    };
+}
 
-const DISCARD: &str = "\
-DELETE FROM idempotent_jobs.outbox \
-WHERE state = 'failed' AND topic = $1 AND ($2::text IS NULL OR key = $2)";
+const COUNT: &str = concat!("SELECT count(*) FROM idempotent_jobs.outbox ", those!());
+
+const REDRIVE: &str =
+    concat!("UPDATE idempotent_jobs.outbox SET state = 'ready', attempts = 0, last_error = NULL ", those!());
+
+const DISCARD: &str = concat!("DELETE FROM idempotent_jobs.outbox ", those!());
 
 /// The locks of enqueueing: the digest of topic, NUL and Kafka message key gives the stripe.
 const LOCK: &str = "\
@@ -73,6 +79,14 @@ impl Operate for PostgresOperate {
         let rows = sqlx::query(SET_ASIDE).bind(limit).fetch_all(&mut *line).await.map_err(failed(DOING))?;
         line.done();
         rows.iter().map(row).collect::<Result<_, _>>().map_err(failed(DOING))
+    }
+
+    async fn count(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError> {
+        let mut line = self.0.take().await?;
+        let asking = sqlx::query_scalar::<_, i64>(COUNT).bind(topic).bind(key).fetch_one(&mut *line).await;
+        let count = asking.map_err(failed("counting records that were set aside"))?;
+        line.done();
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     async fn redrive(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError> {

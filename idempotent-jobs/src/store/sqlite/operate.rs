@@ -32,13 +32,19 @@ SELECT topic, coalesce(long_key, key), partition_key, event, attempts, coalesce(
     (julianday('now') - julianday(enqueued_at)) * 86400.0, size \
 FROM main.idempotent_jobs_outbox WHERE state = 'failed' ORDER BY id LIMIT $1";
 
-const REDRIVE: &str = "\
-UPDATE main.idempotent_jobs_outbox SET state = 'ready', attempts = 0, last_error = NULL \
-WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)";
+/// Those that are counted before they are changed.
+macro_rules! those {
+    () => {
+        "WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)"
+    };
+}
 
-const DISCARD: &str = "\
-DELETE FROM main.idempotent_jobs_outbox \
-WHERE state = 'failed' AND topic = $1 AND ($2 IS NULL OR key = $2)";
+const COUNT: &str = concat!("SELECT count(*) FROM main.idempotent_jobs_outbox ", those!());
+
+const REDRIVE: &str =
+    concat!("UPDATE main.idempotent_jobs_outbox SET state = 'ready', attempts = 0, last_error = NULL ", those!());
+
+const DISCARD: &str = concat!("DELETE FROM main.idempotent_jobs_outbox ", those!());
 
 /// A new id: what was enqueued since is older. It keeps its first time, by which keys are kept for it (`retention`); how long
 /// the outbox has held it counts from now. Of several that were sent under one key, the last.
@@ -60,6 +66,14 @@ impl Operate for SqliteOperate {
         let rows = sqlx::query(SET_ASIDE).bind(limit).fetch_all(&mut *line).await.map_err(failed(DOING))?;
         line.done();
         rows.iter().map(row).collect::<Result<_, _>>().map_err(failed(DOING))
+    }
+
+    async fn count(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError> {
+        let mut line = self.0.take().await?;
+        let asking = sqlx::query_scalar::<_, i64>(COUNT).bind(topic).bind(key).fetch_one(&mut *line).await;
+        let count = asking.map_err(failed("counting records that were set aside"))?;
+        line.done();
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     async fn redrive(&self, topic: &str, key: Option<&str>) -> Result<u64, StoreError> {
