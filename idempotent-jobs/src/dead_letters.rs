@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::store::{self, LetterStore, StoreError};
+use crate::store::{self, LetterStore, Standing, StoreError};
 
 pub use crate::store::{Change, DeadLetter, Filter, Foreseen, LetterState, ParkedLane};
 
@@ -226,8 +226,13 @@ impl DeadLetters {
     }
 
     async fn stands(&self, id: i64) -> Result<Answer, Error> {
-        let letter = self.list(&Filter::default().ids([id])).await?.pop();
-        Ok(letter.map_or(Answer::Unknown, |letter| Answer::Stands(letter.state)))
+        let standing = self.standings(&[id]).await?.pop();
+        Ok(standing.map_or(Answer::Unknown, |standing| Answer::Stands(standing.state)))
+    }
+
+    /// How letters stand, without their messages.
+    pub(crate) async fn standings(&self, ids: &[i64]) -> Result<Vec<Standing>, Error> {
+        self.store.standings(ids).await.map_err(failed)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Dead letters.
 
 use idempotent_jobs::__private::store::{
-    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rejection, Rolled, Store,
-    open_letters,
+    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rejection, Rolled, Standing,
+    Store, open_letters,
 };
 use idempotent_jobs::{Coordinates, Headers, Reason};
 
@@ -160,6 +160,9 @@ pub async fn asked<B: Bed>(bed: &B) -> (std::sync::Arc<dyn LetterStore>, DeadLet
     assert_eq!(operator.foresee(&letter).await.expect("looks"), Foreseen::Runs);
     let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
     assert!(asked.expect("is asked"));
+    let standings = operator.standings(&[-1, letter.id]).await.expect("looks");
+    let DeadLetter { id, reason, error, .. } = letter.clone();
+    assert_eq!(standings, [Standing { id, state: LetterState::Requested, reason, error }]);
     (operator, letter)
 }
 

@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::super::text::short;
 use super::{End, Out, Trouble};
-use crate::dead_letters::{DeadLetter, DeadLetters, Filter, LetterState};
+use crate::dead_letters::{DeadLetters, LetterState};
+use crate::store::Standing;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,7 +28,7 @@ pub(super) async fn wait(
     loop {
         let mut left = Vec::new();
         for page in requested.chunks(PAGE) {
-            for letter in letters.list(&Filter::default().ids(page.iter().copied()).limit(PAGE as u32)).await? {
+            for letter in letters.standings(page).await? {
                 match letter.state {
                     LetterState::Requested => left.push(letter.id),
                     state => {
@@ -49,7 +50,7 @@ pub(super) async fn wait(
     }
 }
 
-fn tell(letter: &DeadLetter, json: bool, out: Out<'_>) -> Result<(), Trouble> {
+fn tell(letter: &Standing, json: bool, out: Out<'_>) -> Result<(), Trouble> {
     if json {
         let error = (letter.state == LetterState::Open).then_some(letter.error.as_str());
         writeln!(out, "{}", json!({ "id": letter.id, "ended": letter.state.as_str(), "error": error }))?;

@@ -152,6 +152,19 @@ pub struct DeadLetter {
     pub changed_by: Option<String>,
 }
 
+/// How a dead letter stands, and why it last died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its number.
+    pub id: i64,
+    /// Its state.
+    pub state: LetterState,
+    /// The word of the rule it broke.
+    pub reason: String,
+    /// What was found.
+    pub error: String,
+}
+
 /// One change of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -270,6 +283,9 @@ pub trait LetterSql: Database {
     ) -> impl Future<Output = Result<Vec<DeadLetter>, Error>> + Send;
     /// The changes of one, in their order.
     fn history(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<Vec<Change>, Error>> + Send;
+    /// How those of these numbers stand that are there, without their messages.
+    fn standings(conn: &mut Self::Connection, ids: &[i64])
+    -> impl Future<Output = Result<Vec<Standing>, Error>> + Send;
 }
 
 /// How many requests are looked at together.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Change, DeadLetter, Filter, LetterState};
+use super::{Change, DeadLetter, Filter, LetterState, Standing};
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::store::dialect::Dialect;
@@ -50,6 +50,8 @@ pub trait LetterStore: Send + Sync + 'static {
     async fn foresee(&self, letter: &DeadLetter) -> Result<Foreseen, StoreError>;
     /// The lanes that wait, the oldest first.
     async fn parked(&self) -> Result<Vec<ParkedLane>, StoreError>;
+    /// How those of these numbers stand that are there, without their messages.
+    async fn standings(&self, ids: &[i64]) -> Result<Vec<Standing>, StoreError>;
 }
 
 const READING: &str = "reading dead letters";
@@ -100,6 +102,12 @@ impl<DB: Dialect> LetterStore for SqlStore<DB> {
         let mut lease = self.slots.acquire().await?;
         let foreseen = read::<DB, _>(foresee::<DB>(&mut lease, &claim)).await;
         foreseen.inspect(|_| lease.give_back())
+    }
+
+    async fn standings(&self, ids: &[i64]) -> Result<Vec<Standing>, StoreError> {
+        let mut lease = self.slots.acquire().await?;
+        let found = DB::standings(&mut lease.session.conn, ids);
+        read::<DB, _>(found).await.inspect(|_| lease.give_back())
     }
 }
 

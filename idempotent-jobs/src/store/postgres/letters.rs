@@ -7,8 +7,8 @@ use super::claim::{BindClaim, stored};
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
 use crate::store::letters::{
-    Again, Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Unkeyed, cleaned, digest,
-    instant, state,
+    Again, Change, DeadLetter, Death, Filter, LetterSql, LetterState, PAGE, Requested, Standing, Unkeyed, cleaned,
+    digest, instant, state,
 };
 use crate::store::outcome::Stored;
 
@@ -257,6 +257,18 @@ impl LetterSql for Postgres {
         rows.into_iter()
             .map(|(word, at, by, detail)| Ok(Change { state: state(&word)?, at: instant(at), by, detail }))
             .collect()
+    }
+
+    async fn standings(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Standing>, Error> {
+        let rows: Vec<(i64, String, String, String)> = sqlx::query_as(
+            "SELECT id, state, reason, error FROM idempotent_jobs.dead_letters WHERE id = ANY ($1) ORDER BY id",
+        )
+        .bind(ids)
+        .fetch_all(conn)
+        .await?;
+        let standing =
+            |(id, word, reason, error): (_, String, _, _)| Ok(Standing { id, state: state(&word)?, reason, error });
+        rows.into_iter().map(standing).collect()
     }
 }
 
