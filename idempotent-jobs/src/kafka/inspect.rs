@@ -273,9 +273,12 @@ struct Ends {
     ahead: Vec<String>,
 }
 
+/// The first and the next offset of a log, or why nobody says.
+type Span = Result<(i64, i64), KafkaError>;
+
 /// What a broker said of the partitions that it leads.
 struct Said {
-    spans: Vec<(Partition, Result<(i64, i64), KafkaError>)>,
+    spans: Vec<(Partition, Span)>,
     ahead: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ impl Holdups {
     }
 
     /// Topics that are to be told of now, with what holds them up.
-    pub fn to_tell(&mut self, now: Instant) -> Vec<(String, String)> {
+    pub fn overdue(&mut self, now: Instant) -> Vec<(String, String)> {
         let long = self.0.iter_mut().filter(|(_, holdup)| now.duration_since(holdup.since) >= LONG);
         long.map(|(topic, holdup)| {
             holdup.since = now;
@@ -50,12 +50,12 @@ mod tests {
         let (start, minute) = (Instant::now(), Duration::from_secs(60));
         let mut holdups = Holdups::default();
         holdups.note(start, found([("stuck", "at 5"), ("slow", "at 7")]));
-        assert_eq!(holdups.to_tell(start + LONG - minute), []);
+        assert_eq!(holdups.overdue(start + LONG - minute), []);
         holdups.note(start + LONG, found([("stuck", "at 6")]));
         let told = [("stuck".to_owned(), "at 6".to_owned())];
-        assert_eq!(holdups.to_tell(start + LONG), told, "what holds it up by now");
+        assert_eq!(holdups.overdue(start + LONG), told, "what holds it up by now");
         holdups.note(start + LONG, found([("stuck", "at 6"), ("slow", "at 8")]));
-        assert_eq!(holdups.to_tell(start + LONG + minute), [], "told a minute ago, or held up anew");
-        assert_eq!(holdups.to_tell(start + LONG + LONG).len(), 2);
+        assert_eq!(holdups.overdue(start + LONG + minute), [], "told a minute ago, or held up anew");
+        assert_eq!(holdups.overdue(start + LONG + LONG).len(), 2);
     }
 }

@@ -181,7 +181,7 @@ pub(crate) async fn clean(mut cleaner: Cleaner, ahead: Duration) {
         };
         let behind = matches!(looked, Ok(Look::Behind(_)));
         tell(looked);
-        for (topic, why) in cleaner.holdups.to_tell(Instant::now()) {
+        for (topic, why) in cleaner.holdups.overdue(Instant::now()) {
             tracing::warn!(topic, why, "no key is purged that could be, for an hour or longer");
         }
         look = if behind { (look * 2).min(LOOKS.1) } else { LOOKS.0 };
