@@ -743,6 +743,7 @@ macro_rules! contract {
             a_letter_that_gains_a_key_is_found_by_it
             a_transaction_begins_when_it_has_a_connection
             one_that_dies_again_is_the_same_letter
+            dlt_02_what_dies_under_the_key_of_a_redriven_letter_is_kept_whole
             con_08_a_partition_is_its_last_owners_until_that_lets_go
             ret_01_attempts_are_kept_for_the_next_owner
             only_who_died_in_a_message_accuses_it
