@@ -180,6 +180,7 @@ impl<S: Store> Engine<S> {
             Ok(Parking::Seen(claimed)) => Outcome::seen(claimed),
             Ok(Parking::Full { waiting }) => {
                 self.tell_full(job, task, lane, waiting);
+                task.progress.waits(job);
                 Outcome::Crowded
             }
             Err(error) => Failure::transient(error.to_string()).into(),

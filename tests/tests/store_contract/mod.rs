@@ -748,6 +748,9 @@ macro_rules! contract {
             ret_01_attempts_are_kept_for_the_next_owner
             only_who_died_in_a_message_accuses_it
             con_08_who_still_runs_did_not_die
+            shut_01_who_let_go_did_not_die
+            ded_05_a_letter_that_runs_is_left_to_its_process
+            con_10_a_run_of_a_letter_is_a_death_when_it_is_found_free_again
             a_note_goes_with_what_settles_its_message
         }
     };
