@@ -55,7 +55,7 @@ pub struct Attempted {
     /// It is not run before so long has passed.
     pub wait: Duration,
     /// [Of the message](Attempted::is).
-    pub(super) digest: Vec<u8>,
+    pub(crate) digest: Vec<u8>,
 }
 
 impl Attempted {
