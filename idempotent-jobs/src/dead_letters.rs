@@ -19,7 +19,7 @@
 //! ```
 //!
 //! # Redrive
-//! [`redrive`](DeadLetters::redrive) only asks. A worker that runs the job takes a requested letter within a second
+//! [`redrive`](DeadLetters::redrive) only asks. A worker that runs the job of its topic takes a requested letter within a second
 //! or so, takes over the dead claim, enters the handler once, and marks the letter in the transaction of
 //! the effects: *redriven* exactly when they are committed. Run again twice, it is a duplicate. One that fails
 //! again is *open* again, the same letter with its history.

@@ -301,18 +301,18 @@ async fn consume<S: Store>(
     // To the consumer's end, which needs its last word.
     let mut watching = JoinSet::new();
     watching.spawn(watch(Arc::clone(&engine)));
+    watching.spawn(let_go(Arc::clone(&engine)));
     let mut workers = JoinSet::new();
     for _ in 0..engine.width() {
         workers.spawn(work(Arc::clone(&engine)));
     }
     workers.spawn(redrive(Arc::clone(&engine)));
-    workers.spawn(let_go(Arc::clone(&engine)));
     tokio::select! {
         biased;
         () = shutdown => tracing::info!("asked to end: running jobs finish, nothing new is started"),
         () = engine.stopped() => {}
         Some(ended) = workers.join_next() => engine.fail(Error::Internal(format!("a worker ended by itself: {ended:?}"))),
-        Some(ended) = watching.join_next() => engine.fail(Error::Internal(format!("the watermarks' task ended by itself: {ended:?}"))),
+        Some(ended) = watching.join_next() => engine.fail(Error::Internal(format!("a task of watermarks and partitions ended by itself: {ended:?}"))),
         ended = broken(&mut beside.relaying) => engine.fail(Error::Internal(format!("the relay ended by itself: {ended}"))),
         Some(ended) = beside.cleaning.join_next() => engine.fail(Error::Internal(format!("the purge ended by itself: {ended:?}"))),
     }

@@ -136,8 +136,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many jobs run side by side, each on a database connection of its own; 10 by default. One
-    /// connection more is for dead letters that are run again, and one for watermarks. SQLite has one writer and
+    /// How many jobs run side by side, each on a database connection of its own; 10 by default. Two
+    /// connections more are for dead letters that are run again, and one for watermarks. SQLite has one writer and
     /// runs one.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = jobs;

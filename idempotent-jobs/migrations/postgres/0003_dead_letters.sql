@@ -48,7 +48,7 @@ CREATE UNIQUE INDEX dead_letters_keyed ON idempotent_jobs.dead_letters (job, key
 CREATE UNIQUE INDEX dead_letters_unkeyed ON idempotent_jobs.dead_letters
     ("group", topic, partition, "offset", digest, (COALESCE(job, ''))) WHERE key IS NULL;
 -- What workers ask for every second, and what a person looks at.
-CREATE INDEX dead_letters_requested ON idempotent_jobs.dead_letters (id) WHERE state = 'requested';
+CREATE INDEX dead_letters_requested ON idempotent_jobs.dead_letters (job, topic, id) WHERE state = 'requested';
 CREATE INDEX dead_letters_open ON idempotent_jobs.dead_letters (id) WHERE state = 'open';
 
 -- What became of each after it was written.

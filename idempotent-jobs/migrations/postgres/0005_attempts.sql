@@ -40,12 +40,15 @@ CREATE TABLE idempotent_jobs.owners (
 -- since a letter lies below every position, and whoever owns its partition has nothing to do with its run.
 CREATE TABLE idempotent_jobs.redrives (
     letter     bigint PRIMARY KEY REFERENCES idempotent_jobs.dead_letters ON DELETE CASCADE,
-    -- The process that runs it. Found by another one that could lock the letter, it says that this one died of it.
+    -- The process that runs it. Found by another one that could lock the letter, and again some seconds later, it says
+    -- that this one died of it.
     runner     text,
     deaths     integer NOT NULL DEFAULT 0,
     -- Attempts that failed and count since it was requested.
     failures   integer NOT NULL DEFAULT 0,
     -- Not run before.
     due_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    changed_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+    -- When its run was noted, and when another process first found it free since.
+    changed_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    free_at    timestamptz
 );

@@ -40,13 +40,15 @@ CREATE TABLE idempotent_jobs_owners (
 -- since a letter lies below every position, and whoever owns its partition has nothing to do with its run.
 CREATE TABLE idempotent_jobs_redrives (
     letter     INTEGER PRIMARY KEY REFERENCES idempotent_jobs_dead_letters ON DELETE CASCADE,
-    -- The process that runs it. Found by another one that could lock the letter, it says that this one died of it.
+    -- The process that runs it. Found by another one that could lock the letter, and again some seconds later, it says
+    -- that this one died of it.
     runner     TEXT,
     deaths     INTEGER NOT NULL DEFAULT 0,
     -- Attempts that failed and count since it was requested.
     failures   INTEGER NOT NULL DEFAULT 0,
     -- Not run before: milliseconds since the Unix epoch.
     due_at     INTEGER NOT NULL DEFAULT 0,
-    -- Milliseconds since the Unix epoch.
-    changed_at INTEGER NOT NULL
+    -- When its run was noted, and when another process first found it free since: milliseconds since the Unix epoch.
+    changed_at INTEGER NOT NULL,
+    free_at    INTEGER
 ) STRICT;

@@ -99,19 +99,25 @@ impl<S: Store> Engine<S> {
         }
         desk.clear(self).await;
         let owner = self.owners.name(task.epoch());
+        let survived = desk.alone && matches!(said.what, What::Counts(_));
         let note = if waits {
             Note::Waits {
                 owner: &owner,
                 failures: task.progress.standing(job).failures,
                 wait: task.progress.wait(job, Instant::now()),
                 error: said.error(),
-                survived: desk.alone && matches!(said.what, What::Counts(_)),
+                survived,
             }
         } else {
             Note::Settled
         };
         match self.store.note(&self.tried(job, task), note).await {
-            Ok(_) => task.progress.noted(job),
+            Ok(_) => {
+                task.progress.noted(job);
+                if waits && survived {
+                    task.progress.survived(job);
+                }
+            }
             Err(error) => {
                 let at = &task.message.coordinates;
                 tracing::warn!(%error, %at, "an attempt could not be noted: a restart does not know of it");

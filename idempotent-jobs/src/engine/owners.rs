@@ -281,7 +281,8 @@ impl<S: Store> Engine<S> {
         }
         if let Err(error) = self.let_go(&leaving).await {
             tracing::debug!(%error, "that partitions were let go could not be written yet");
-            self.rest(REST).await;
+            // Also while the worker stops.
+            tokio::time::sleep(REST).await;
         }
     }
 
@@ -312,13 +313,11 @@ impl<S: Store> Engine<S> {
     }
 }
 
-/// Works until the engine stops.
+/// Works until it is dropped, when the consumer has given its partitions up: while a job still runs, their next owner is
+/// not to take this one for dead.
 pub(crate) async fn let_go<S: Store>(engine: Arc<Engine<S>>) {
-    while !*engine.stopping.borrow() {
-        tokio::select! {
-            () = engine.stopped() => {}
-            () = engine.let_go_next() => {}
-        }
+    loop {
+        engine.let_go_next().await;
     }
 }
 

@@ -30,52 +30,60 @@ use crate::telemetry;
 /// A lane of a job, by the job's place in the engine's list.
 type Lane = (usize, [u8; 32]);
 
-/// Lanes that may wait, of each assignment that was asked for, and when it was last told that one is full.
+/// Lanes that may wait, of each assignment.
 #[derive(Debug, Default)]
-pub(super) struct Parked(Mutex<HashMap<u64, HashMap<Lane, Option<Instant>>>>);
+pub(super) struct Parked(Mutex<HashMap<u64, Lanes>>);
+
+#[derive(Debug, Default)]
+struct Lanes {
+    /// Whether the database was asked. What is found meanwhile counts beside its answer, which may be older.
+    asked: bool,
+    /// And when it was last told that one is full.
+    told: HashMap<Lane, Option<Instant>>,
+}
 
 /// A full lane is told of once in this time.
 const TELL: Duration = Duration::from_secs(60);
 
 impl Parked {
-    fn all(&self) -> MutexGuard<'_, HashMap<u64, HashMap<Lane, Option<Instant>>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Lanes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn knows(&self, epoch: u64) -> bool {
-        self.all().contains_key(&epoch)
+        self.all().get(&epoch).is_some_and(|lanes| lanes.asked)
     }
 
+    /// `current`: the assignments there are, and none that began since may be missing.
     fn keep(&self, epoch: u64, lanes: impl IntoIterator<Item = Lane>, current: &[u64]) {
         let mut all = self.all();
         all.retain(|epoch, _| current.contains(epoch));
         // Two workers may have asked, and one of them went on since.
-        all.entry(epoch).or_default().extend(lanes.into_iter().map(|lane| (lane, None)));
+        let known = all.entry(epoch).or_default();
+        known.asked = true;
+        lanes.into_iter().for_each(|lane| _ = known.told.entry(lane).or_default());
     }
 
-    /// What is not known yet is asked for before it matters.
     fn add(&self, epoch: u64, lane: Lane) {
-        if let Some(lanes) = self.all().get_mut(&epoch) {
-            lanes.entry(lane).or_default();
-        }
+        self.all().entry(epoch).or_default().told.entry(lane).or_default();
     }
 
     fn forget(&self, epoch: u64, lane: Lane) {
         if let Some(lanes) = self.all().get_mut(&epoch) {
-            lanes.remove(&lane);
+            lanes.told.remove(&lane);
         }
     }
 
     fn has(&self, epoch: u64, lane: impl FnOnce() -> Option<Lane>) -> Option<Lane> {
         let all = self.all();
-        let lanes = all.get(&epoch).filter(|lanes| !lanes.is_empty())?;
-        lane().filter(|lane| lanes.contains_key(lane))
+        let lanes = all.get(&epoch).filter(|lanes| !lanes.told.is_empty())?;
+        lane().filter(|lane| lanes.told.contains_key(lane))
     }
 
     /// Whether that the lane is full is to be told now.
     fn tells(&self, epoch: u64, lane: Lane, now: Instant) -> bool {
         let mut all = self.all();
-        let Some(told) = all.get_mut(&epoch).and_then(|lanes| lanes.get_mut(&lane)) else { return false };
+        let Some(told) = all.get_mut(&epoch).and_then(|lanes| lanes.told.get_mut(&lane)) else { return false };
         let due = told.is_none_or(|told| now >= told + TELL);
         if due {
             *told = Some(now);
@@ -111,8 +119,9 @@ impl<S: Store> Engine<S> {
             let job = self.jobs.iter().position(|job| job.spec().name == name)?;
             Some((job, lane.try_into().ok()?))
         };
-        let current = self.lanes().epochs();
-        self.parked.keep(task.epoch(), found.into_iter().filter_map(lane), &current);
+        // Held, so that no assignment begins in between, of which something may be known already.
+        let lanes = self.lanes();
+        self.parked.keep(task.epoch(), found.into_iter().filter_map(lane), &lanes.epochs());
         Ok(())
     }
 
@@ -171,6 +180,7 @@ impl<S: Store> Engine<S> {
             Ok(Parking::Seen(claimed)) => Outcome::seen(claimed),
             Ok(Parking::Full { waiting }) => {
                 self.tell_full(job, task, lane, waiting);
+                task.progress.waits(job);
                 Outcome::Crowded
             }
             Err(error) => Failure::transient(error.to_string()).into(),
@@ -227,14 +237,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_before_its_assignment_was_asked_for_is_left_to_the_question() {
+    fn what_is_found_while_the_database_is_asked_counts_beside_its_answer() {
         let parked = Parked::default();
         let lane = (0, [1; 32]);
         parked.add(7, lane);
-        assert!(!parked.knows(7) && parked.has(7, || Some(lane)).is_none());
+        assert!(!parked.knows(7), "others may wait too");
+        // It was asked before the lane began to wait.
         parked.keep(7, [], &[7]);
-        assert!(parked.knows(7) && parked.has(7, || Some(lane)).is_none());
-        parked.add(7, lane);
+        assert!(parked.knows(7));
         assert_eq!(parked.has(7, || Some(lane)), Some(lane));
         parked.keep(7, [(1, [2; 32])], &[7]);
         assert_eq!(parked.has(7, || Some(lane)), Some(lane), "a late answer takes nothing away");

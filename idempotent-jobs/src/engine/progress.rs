@@ -120,6 +120,20 @@ impl Progress {
         self.deaths(job) > KILLS
     }
 
+    /// It ran with nothing beside it, and the process lives: nothing that died before died of it.
+    pub fn survived(&mut self, job: usize) {
+        if let Some(open) = self.find_mut(job) {
+            (open.suspect, open.deaths) = (false, 0);
+        }
+    }
+
+    /// It was read and is not to be run yet: until then nobody waits for it. If a process dies of it then, that is found.
+    pub fn waits(&mut self, job: usize) {
+        if let Some(open) = self.find_mut(job) {
+            open.suspect = false;
+        }
+    }
+
     /// Whether any process may have died of it.
     pub fn is_suspect(&self) -> bool {
         self.open.iter().flatten().any(|open| open.suspect)
@@ -197,5 +211,34 @@ impl Progress {
         let at_once = open.iter().any(|open| open.due.is_none());
         let due = if at_once { None } else { open.iter().filter_map(|open| open.due).min() };
         End::Back(Back { due, alone: self.alone || open.iter().any(fell), looked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recalled(deaths: u32) -> Progress {
+        let mut progress = Progress::default();
+        progress.open(&[0]);
+        let attempted = Attempted { deaths, runs: false, ..Attempted::default() };
+        progress.recall(0, &attempted, Instant::now());
+        progress
+    }
+
+    #[test]
+    fn who_survived_alone_is_not_suspect_any_more() {
+        let mut progress = recalled(KILLS);
+        assert!(progress.is_suspect() && progress.is_killer(0));
+        progress.survived(0);
+        assert!(!progress.is_suspect() && !progress.is_killer(0));
+    }
+
+    #[test]
+    fn who_waits_for_its_lane_keeps_nobody_else_waiting_and_its_deaths_stand() {
+        let mut progress = recalled(1);
+        progress.waits(0);
+        assert!(!progress.is_suspect());
+        assert_eq!(progress.deaths(0), 1);
     }
 }

@@ -16,8 +16,9 @@ use crate::message::{Coordinates, Message};
 
 pub(super) const TAKING: &str = "taking partitions over";
 pub(super) const LETTING: &str = "letting partitions go";
-/// Between a note and the lock of its letter: for so long nobody is taken for dead.
-pub(super) const RECENT: Duration = Duration::from_secs(10);
+/// Between a note and the lock of its letter, and between the end of a run and the note of that: for so long nobody is
+/// taken for dead, and then for so long again, in which the letter was found free and nothing was heard.
+const RECENT: Duration = Duration::from_secs(5);
 pub(super) const NOTING: &str = "noting an attempt";
 
 /// A partition that was assigned, before the first of its messages runs.
@@ -39,7 +40,7 @@ pub struct Taken {
 }
 
 /// What is known of a message that failed before.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempted {
     /// Where it lies in its partition.
     pub offset: i64,
@@ -54,7 +55,7 @@ pub struct Attempted {
     /// It is not run before so long has passed.
     pub wait: Duration,
     /// [Of the message](Attempted::is).
-    pub(super) digest: Vec<u8>,
+    pub(crate) digest: Vec<u8>,
 }
 
 impl Attempted {
@@ -87,12 +88,49 @@ pub struct Redrive {
 }
 
 /// What is known of a dead letter that is to be run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Redriven {
     /// Processes that died of it.
     pub deaths: u32,
     /// Attempts that failed and count since it was requested.
     pub failures: u32,
+}
+
+/// What is noted of the run of a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotedRun {
+    pub(super) runner: Option<String>,
+    pub(super) known: Redriven,
+    /// It is not to be run later only.
+    pub(super) is_due: bool,
+    /// Since the runner said that it is about to run it.
+    pub(super) noted: Duration,
+    /// Since somebody found it free nevertheless.
+    pub(super) free: Option<Duration>,
+}
+
+/// What follows from it for another process, or for the same.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    /// It is not to be run, or not yet.
+    Rests,
+    /// Its runner may have died: that shows when nothing is heard of it.
+    Doubts,
+    Runs(Redriven),
+}
+
+/// The letter is free. A run holds its lock; before and behind it a living runner comes to say more.
+fn turn(noted: Option<NotedRun>, process: &str) -> Turn {
+    let Some(NotedRun { runner, known, is_due, noted, free }) = noted else { return Turn::Runs(Redriven::default()) };
+    match (runner, free) {
+        _ if !is_due => Turn::Rests,
+        (None, _) => Turn::Runs(known),
+        (Some(runner), _) if runner == process => Turn::Runs(known),
+        _ if noted < RECENT => Turn::Rests,
+        (_, None) => Turn::Doubts,
+        (_, Some(free)) if free < RECENT => Turn::Rests,
+        _ => Turn::Runs(Redriven { deaths: known.deaths.saturating_add(1), ..known }),
+    }
 }
 
 /// What is to be remembered.
@@ -148,12 +186,14 @@ pub trait AttemptSql: Database {
         group: &str,
         takings: &[Taking<'_>],
     ) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Counts a death of each message with a runner whose attempt does not go on, none of them this process.
+    /// Takes the runner from each message whose attempt does not go on. Where that is the owner that was found, and not
+    /// this process, it died of it, which is counted: one that let its partition go ended in order.
     fn count_deaths(
         conn: &mut Self::Connection,
         group: &str,
         process: &str,
         takings: &[Taking<'_>],
+        owners: &[Option<&str>],
     ) -> impl Future<Output = Result<(), Error>> + Send;
     /// What is known of messages of these partitions, with topic and partition.
     fn attempts(
@@ -182,14 +222,19 @@ pub trait AttemptSql: Database {
         digest: &[u8],
         waits: Waits<'_>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Notes that this process is about to run a dead letter, and counts a death if another one's note was
-    /// there. `None`: it is not to be run, or not yet, or another has it, or said so within
-    /// [`RECENT`].
-    fn note_redrive(
+    /// Locks a dead letter that is to be run again: whether it is free.
+    fn lock_letter(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// What is noted of its run, locked.
+    fn noted_run(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<Option<NotedRun>, Error>> + Send;
+    /// Notes that it was found free, though a run of it is noted.
+    fn doubt_run(conn: &mut Self::Connection, id: i64) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Notes that this process is about to run it, and what is known of it.
+    fn note_run(
         conn: &mut Self::Connection,
         id: i64,
         process: &str,
-    ) -> impl Future<Output = Result<Option<Redriven>, Error>> + Send;
+        known: Redriven,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
     /// Notes that it no longer does. What is known of the letter goes when that is no longer to be run.
     fn redrive_ended(
         conn: &mut Self::Connection,
@@ -249,7 +294,8 @@ pub(super) async fn take_over<DB: Dialect>(
     let deaths: Vec<u32> = takings.iter().map(|taking| deaths(owner(taking), process, taking.from.offset)).collect();
     DB::own(conn, group, takings, &deaths).await.map_err(failed)?;
     DB::sweep(conn, group, takings).await.map_err(failed)?;
-    DB::count_deaths(conn, group, process, takings).await.map_err(failed)?;
+    let found: Vec<Option<&str>> = takings.iter().map(|taking| owner(taking).map(|it| &*it.owner)).collect();
+    DB::count_deaths(conn, group, process, takings, &found).await.map_err(failed)?;
     let mut all = DB::attempts(conn, group, takings).await.map_err(failed)?;
     let taken = takings.iter().zip(deaths).map(|(taking, deaths)| {
         let its = all.extract_if(.., |(topic, partition, _)| is_of(topic, *partition, taking));
@@ -269,6 +315,24 @@ pub(super) async fn let_go<DB: Dialect>(
     owned: &[Taking<'_>],
 ) -> Result<(), StoreError> {
     DB::disown(conn, group, owned).await.map_err(|error| StoreError::driver::<DB>(LETTING, error))
+}
+
+/// Within a transaction: notes that this process is about to run a dead letter, and counts a death if another one's
+/// note was there. `None`: it is not to be run, or not yet, or another has it, or may have.
+pub(super) async fn note_redrive<DB: Dialect>(
+    conn: &mut <DB as Database>::Connection,
+    id: i64,
+    process: &str,
+) -> Result<Option<Redriven>, StoreError> {
+    let failed = |error: Error| StoreError::driver::<DB>(NOTING, error);
+    if !DB::lock_letter(conn, id).await.map_err(failed)? {
+        return Ok(None);
+    }
+    match turn(DB::noted_run(conn, id).await.map_err(failed)?, process) {
+        Turn::Rests => Ok(None),
+        Turn::Doubts => DB::doubt_run(conn, id).await.map_err(failed).map(|()| None),
+        Turn::Runs(known) => DB::note_run(conn, id, process, known).await.map_err(failed).map(|()| Some(known)),
+    }
 }
 
 /// Within a transaction.
@@ -302,6 +366,24 @@ mod tests {
         assert_eq!(deaths(Some(&found("other/1", 5, 1)), "me", 5), 2);
         assert_eq!(deaths(Some(&found("other/1", 4, 7)), "me", 5), 1, "it got on before it died");
         assert_eq!(deaths(Some(&found("other/1", 6, 7)), "me", 5), 1, "offsets were reset");
+    }
+
+    #[test]
+    fn a_run_ends_with_a_death_when_nothing_is_heard_of_it_twice() {
+        let known = Redriven { deaths: 1, failures: 2 };
+        let noted = |runner: Option<&str>, is_due, noted: u64, free: Option<u64>| {
+            let (noted, free) = (Duration::from_secs(noted), free.map(Duration::from_secs));
+            turn(Some(NotedRun { runner: runner.map(str::to_owned), known, is_due, noted, free }), "me/")
+        };
+        assert_eq!(turn(None, "me/"), Turn::Runs(Redriven::default()));
+        assert_eq!(noted(None, false, 99, None), Turn::Rests, "not yet");
+        assert_eq!(noted(None, true, 0, None), Turn::Runs(known), "its last run ended in order");
+        assert_eq!(noted(Some("me/"), true, 0, None), Turn::Runs(known), "this process lives");
+        assert_eq!(noted(Some("other/"), true, 4, None), Turn::Rests, "about to lock it");
+        // A run of fifteen seconds that ends now, and is not noted as ended yet.
+        assert_eq!(noted(Some("other/"), true, 15, None), Turn::Doubts);
+        assert_eq!(noted(Some("other/"), true, 19, Some(4)), Turn::Rests);
+        assert_eq!(noted(Some("other/"), true, 20, Some(5)), Turn::Runs(Redriven { deaths: 2, failures: 2 }));
     }
 
     #[test]

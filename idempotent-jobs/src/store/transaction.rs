@@ -39,6 +39,9 @@ const NOTING: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Dura
 
 const CLAIMING: &str = "claiming the key";
 
+/// A dead letter that is run again holds one of them, for as long as that takes.
+const ASIDE: usize = 2;
+
 /// The store of a database that speaks SQL: `PostgresStore`, `SqliteStore`.
 pub struct SqlStore<DB: Dialect> {
     pub(super) slots: Slots<DB>,
@@ -54,7 +57,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
         let options = DB::open(url).await?;
-        let aside = DB::CHAINS.then(|| Slots::new(options.clone(), 1));
+        let aside = DB::CHAINS.then(|| Slots::new(options.clone(), ASIDE));
         let marking = Marking::new(&options);
         Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking })
     }
@@ -241,8 +244,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 
     async fn note_redrive(&self, id: i64, process: &str) -> Result<Option<attempts::Redriven>, StoreError> {
         let mut tx = self.begin_aside(NOTING).await?;
-        let failed = |error| StoreError::driver::<DB>(attempts::NOTING, error);
-        let noting = async { DB::note_redrive(tx.parts().0, id, process).await.map_err(failed) };
+        let noting = attempts::note_redrive::<DB>(tx.parts().0, id, process);
         let known = within(NOTING.timeout, attempts::NOTING, noting).await?;
         self.end(tx, attempts::NOTING).await.map(|()| known)
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::report::Row;
 use super::stream::Stream;
 use super::{Bad, POISONED, Plan};
-use crate::PATIENCE;
 use crate::broker::Wire;
 use crate::child::Child;
 use crate::order::draw;
 use crate::world::World;
+use crate::{PATIENCE, wait_for};
 
 /// What was sent, by its partition and offset.
 pub(super) type Log = HashMap<(i32, i64), (i64, Wire, Option<Bad>)>;
@@ -39,6 +39,8 @@ pub fn play(plan: &Plan) -> Row {
     let began = Instant::now();
     let mut scene =
         Scene { world: World::real(POISONED), plan, workers: Vec::new(), log: Log::new(), kills: 0, deaths: 0 };
+    // What is looked at below is there before the first worker is.
+    wait_for(idempotent_jobs::outbox::migrate(scene.world.database.url())).expect("the tables can be made");
     scene.workers = (0..2).map(|number| scene.worker(number)).collect();
     let mut stream = Stream::new(plan);
     let portion = plan.messages / i64::try_from(plan.kills + 1).expect("few kills");

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use idempotent_jobs::__private::store::{Attempted, Note, Store, Taken, Taking, Tried};
+use idempotent_jobs::__private::store::{Attempted, Note, Redrive, Redriven, Store, Taken, Taking, Tried};
 use idempotent_jobs::{Coordinates, Headers, Reason};
 
-use super::{BUDGET, Bed, Message, bury, fresh, message};
+use super::{BUDGET, Bed, Message, asked, bury, fresh, message};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -118,6 +118,7 @@ async fn deaths<B: Bed>(store: &B::Store, owner: &str) -> (u32, u32, bool) {
 pub async fn only_who_died_in_a_message_accuses_it<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
     let seen = message("[1]", 7);
+    take::<B>(&store, "a/1", 5).await;
     note::<B>(&store, &seen, waits("a/1", 1, MINUTE)).await;
     note::<B>(&store, &seen, Note::Runs("a/1")).await;
     assert_eq!(deaths::<B>(&store, "b/1").await, (1, 1, false));
@@ -145,6 +146,7 @@ pub async fn only_who_died_in_a_message_accuses_it<B: Bed>(bed: &B) {
 pub async fn con_08_who_still_runs_did_not_die<B: Bed>(bed: &B) {
     let (sleeper, store) = (bed.open(1).await, bed.open(1).await);
     let seen = message("[1]", 7);
+    take::<B>(&sleeper, "a/1", 5).await;
     note::<B>(&sleeper, &seen, Note::Runs("a/1")).await;
     let mut tx = fresh::<B>(&sleeper, &seen).await;
     sleeper.forget(&mut tx, seen.claim()).await.expect("is forgotten");
@@ -155,7 +157,61 @@ pub async fn con_08_who_still_runs_did_not_die<B: Bed>(bed: &B) {
         store.take_over("billing", "b/", &[Taking { from: &from, owner: "b/1" }]).await.expect_err("it is busy");
     }
     sleeper.rollback(tx).await;
-    assert_eq!(deaths::<B>(&store, "c/1").await, (1, 0, false));
+    // Where another one took over meanwhile nobody knows how it ended.
+    assert_eq!(deaths::<B>(&store, "c/1").await, (u32::from(!B::Store::CHAINS), 0, false));
+}
+
+/// Its budget was over, and its server still works for it. On SQLite it ends with its process.
+pub async fn shut_01_who_let_go_did_not_die<B: Bed>(bed: &B) {
+    let (stopped, store) = (bed.open(1).await, bed.open(1).await);
+    let seen = message("[1]", 7);
+    take::<B>(&stopped, "a/1", 5).await;
+    note::<B>(&stopped, &seen, Note::Runs("a/1")).await;
+    let mut tx = fresh::<B>(&stopped, &seen).await;
+    stopped.forget(&mut tx, seen.claim()).await.expect("is forgotten");
+    if B::Store::CHAINS {
+        let_go::<B>(&store, "a/1").await;
+        stopped.rollback(tx).await;
+    } else {
+        stopped.rollback(tx).await;
+        let_go::<B>(&store, "a/1").await;
+    }
+    assert_eq!(deaths::<B>(&store, "b/1").await, (0, 0, false));
+}
+
+pub async fn ded_05_a_letter_that_runs_is_left_to_its_process<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    bury::<B>(&store, &message("[1]", 7), Reason::Exhausted).await;
+    let (_, letter) = asked(bed).await;
+    let none = Redriven::default();
+    let note = async |process| store.note_redrive(letter.id, process).await.expect("is noted");
+    assert_eq!((note("a/").await, note("b/").await, note("a/").await), (Some(none), None, Some(none)));
+    assert_eq!(rows(bed, "redrives WHERE runner = 'a/' AND deaths = 0 AND free_at IS NULL").await, 1);
+    store.redrives_ended("a/").await.expect("is noted");
+    assert_eq!((note("b/").await, note("a/").await), (Some(none), None));
+    let ended = Redrive { survived: true, failures: 2, wait: Duration::ZERO };
+    assert!(!store.redrive_ended(letter.id, "a/", ended).await.expect("looks"), "it is another's");
+    assert!(store.redrive_ended(letter.id, "b/", ended).await.expect("is noted"));
+    assert_eq!(note("a/").await, Some(Redriven { failures: 2, ..none }));
+}
+
+/// A run that nothing is heard of, though it is over: found so twice, some seconds apart, it was a death.
+pub async fn con_10_a_run_of_a_letter_is_a_death_when_it_is_found_free_again<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    bury::<B>(&store, &message("[1]", 7), Reason::Exhausted).await;
+    let (_, letter) = asked(bed).await;
+    let note = async |process| store.note_redrive(letter.id, process).await.expect("is noted");
+    assert_eq!(note("a/").await, Some(Redriven::default()));
+    let earlier = |column: &str| match B::Store::CHAINS {
+        true => format!("UPDATE {} SET {column} = {column} - interval '6 seconds'", table::<B>("redrives")),
+        false => format!("UPDATE {} SET {column} = {column} - 6000", table::<B>("redrives")),
+    };
+    bed.outside(earlier("changed_at")).await;
+    assert_eq!((note("b/").await, note("b/").await), (None, None), "it may be about to say how it ended");
+    bed.outside(earlier("free_at")).await;
+    assert_eq!(note("b/").await, Some(Redriven { deaths: 1, failures: 0 }));
+    bed.outside(earlier("changed_at")).await;
+    assert_eq!(note("c/").await, None, "the same again");
 }
 
 pub async fn a_note_goes_with_what_settles_its_message<B: Bed>(bed: &B) {

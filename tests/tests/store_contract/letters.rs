@@ -171,9 +171,11 @@ pub async fn ded_05_a_redrive_takes_the_dead_claim_over_with_its_effects<B: Bed>
     let seen = message("[1]", 5);
     bury::<B>(&store, &seen, Reason::Exhausted).await;
     let (operator, letter) = asked(bed).await;
-    let requested = store.requested(0, "billing", &["notify", "charge"], &[]).await.expect("looks");
+    let requested = store.requested(0, "billing", &["notify", "charge"], &["orders", "orders"]).await.expect("looks");
     assert_eq!(requested.iter().map(|letter| letter.id).collect::<Vec<_>>(), [letter.id]);
     assert_eq!(store.requested(0, "billing", &["notify"], &["orders"]).await.expect("looks"), [], "another's job");
+    let elsewhere = store.requested(0, "billing", &["charge", "notify"], &["refunds", "orders"]).await.expect("looks");
+    assert_eq!(elsewhere, [], "the job of this name reads another topic");
 
     // The first run fails, and everything is as it was.
     for commits in [false, true] {
@@ -261,6 +263,40 @@ pub async fn one_that_dies_again_is_the_same_letter<B: Bed>(bed: &B) {
     assert_eq!((letters(bed).await.len(), dead_claims(bed).await), (1, 1));
     let history = operator.history(letter.id).await.expect("reads");
     assert!(history[1].detail.as_deref().is_some_and(|why| why.contains("no such account")), "{history:?}");
+}
+
+/// Its content is the same as far as it is compared. The purge took the first one's key.
+pub async fn dlt_02_what_dies_under_the_key_of_a_redriven_letter_is_kept_whole<B: Bed>(bed: &B) {
+    let store = bed.open(1).await;
+    let seen = message("[1]", 5);
+    bury::<B>(&store, &seen, Reason::Exhausted).await;
+    let (operator, letter) = asked(bed).await;
+    let mut tx = store.begin_aside(TERMS).await.expect("begins");
+    assert!(store.take_letter(&mut tx, letter.id).await.expect("takes").is_some());
+    assert_eq!(store.supersede(&mut tx, seen.claim()).await.expect("claims"), Claimed::Fresh);
+    store.redriven(&mut tx, letter.id, None).await.expect("marks");
+    store.commit(tx, BUDGET).await.expect("commits");
+    bed.outside(format!("DELETE FROM {}", B::processed())).await;
+
+    let later = message("[1]", 900);
+    let sent = idempotent_jobs::Message {
+        key: Some(b"another".to_vec()),
+        payload: Some(b"another amount".to_vec()),
+        headers: Headers::new(vec![("trace".to_owned(), None)]),
+        timestamp: Some(1_800_000_000_000),
+        ..odd(&later.at)
+    };
+    let buried = store.bury(&death(&later, &sent, Reason::Terminal)).await;
+    assert_eq!(buried.expect("is buried"), Buried::Written);
+    let again = letters(bed).await.remove(0);
+    assert_eq!((again.id, again.state, &*again.reason), (letter.id, LetterState::Open, "terminal"));
+    assert_eq!(again.message.coordinates, sent.coordinates);
+    assert_eq!((&again.message.key, &again.message.payload), (&sent.key, &sent.payload));
+    assert!(again.message.headers == sent.headers && again.message.timestamp == sent.timestamp);
+    let states: Vec<_> =
+        operator.history(letter.id).await.expect("reads").into_iter().map(|change| change.state).collect();
+    assert_eq!(states, [LetterState::Requested, LetterState::Redriven, LetterState::Open]);
+    assert_eq!(operator.foresee(&again).await.expect("looks"), Foreseen::Runs);
 }
 
 /// An operator decides between two contents of one key.

@@ -743,10 +743,14 @@ macro_rules! contract {
             a_letter_that_gains_a_key_is_found_by_it
             a_transaction_begins_when_it_has_a_connection
             one_that_dies_again_is_the_same_letter
+            dlt_02_what_dies_under_the_key_of_a_redriven_letter_is_kept_whole
             con_08_a_partition_is_its_last_owners_until_that_lets_go
             ret_01_attempts_are_kept_for_the_next_owner
             only_who_died_in_a_message_accuses_it
             con_08_who_still_runs_did_not_die
+            shut_01_who_let_go_did_not_die
+            ded_05_a_letter_that_runs_is_left_to_its_process
+            con_10_a_run_of_a_letter_is_a_death_when_it_is_found_free_again
             a_note_goes_with_what_settles_its_message
         }
     };

@@ -235,8 +235,8 @@ pub trait LetterSql: Database {
         group: &str,
         from: &Coordinates,
     ) -> impl Future<Output = Result<Vec<Unkeyed>, Error>> + Send;
-    /// Up to [`PAGE`] of those that are to be run again by these jobs, or that the group read from these topics
-    /// and no job took, behind a number.
+    /// Up to [`PAGE`] of those that are to be run again by these jobs, each of its own of these topics, or that the group
+    /// read from them and no job took, behind a number.
     fn requested(
         conn: &mut Self::Connection,
         after: i64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Error, PgConnection, Postgres};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Redriven, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, NotedRun, Redrive, Redriven, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Topics, partitions and first offsets, as arrays side by side.
@@ -98,20 +98,25 @@ impl AttemptSql for Postgres {
         group: &str,
         process: &str,
         takings: &[Taking<'_>],
+        owners: &[Option<&str>],
     ) -> Result<(), Error> {
         let (topics, partitions, _) = columns(takings);
         sqlx::query(
-            "UPDATE idempotent_jobs.attempts SET deaths = deaths + CASE WHEN starts_with(runner, $4) THEN 0 ELSE 1 END, \
-             runner = NULL, due_at = pg_catalog.clock_timestamp(), changed_at = pg_catalog.now() \
-             WHERE (\"group\", topic, partition, \"offset\", job) IN \
-             (SELECT a.\"group\", a.topic, a.partition, a.\"offset\", a.job FROM idempotent_jobs.attempts a \
-             JOIN unnest($2::text[], $3::integer[]) t (topic, partition) ON a.topic = t.topic AND a.partition = t.partition \
-             WHERE a.\"group\" = $1 AND a.runner IS NOT NULL FOR UPDATE OF a SKIP LOCKED)",
+            "UPDATE idempotent_jobs.attempts u SET deaths = u.deaths + CASE WHEN d.died THEN 1 ELSE 0 END, \
+             runner = NULL, due_at = pg_catalog.clock_timestamp(), changed_at = pg_catalog.now() FROM \
+             (SELECT a.topic, a.partition, a.\"offset\", a.job, \
+             a.runner IS NOT DISTINCT FROM t.owner AND NOT starts_with(a.runner, $4) AS died \
+             FROM idempotent_jobs.attempts a \
+             JOIN unnest($2::text[], $3::integer[], $5::text[]) t (topic, partition, owner) \
+             ON a.topic = t.topic AND a.partition = t.partition \
+             WHERE a.\"group\" = $1 AND a.runner IS NOT NULL FOR UPDATE OF a SKIP LOCKED) d \
+             WHERE u.\"group\" = $1 AND u.topic = d.topic AND u.partition = d.partition AND u.\"offset\" = d.\"offset\" AND u.job = d.job",
         )
         .bind(group)
         .bind(topics)
         .bind(partitions)
         .bind(process)
+        .bind(owners)
         .execute(conn)
         .await
         .map(drop)
@@ -147,8 +152,11 @@ impl AttemptSql for Postgres {
     async fn disown(conn: &mut PgConnection, group: &str, owned: &[Taking<'_>]) -> Result<(), Error> {
         let (topics, partitions, _) = columns(owned);
         sqlx::query(
-            "DELETE FROM idempotent_jobs.owners o USING unnest($2::text[], $3::integer[], $4::text[]) t (topic, partition, owner) \
-             WHERE o.\"group\" = $1 AND o.topic = t.topic AND o.partition = t.partition AND o.owner = t.owner",
+            "DELETE FROM idempotent_jobs.owners WHERE (\"group\", topic, partition) IN \
+             (SELECT o.\"group\", o.topic, o.partition FROM idempotent_jobs.owners o \
+             JOIN unnest($2::text[], $3::integer[], $4::text[]) t (topic, partition, owner) \
+             ON o.topic = t.topic AND o.partition = t.partition AND o.owner = t.owner \
+             WHERE o.\"group\" = $1 ORDER BY o.topic, o.partition FOR UPDATE OF o)",
         )
         .bind(group)
         .bind(&topics)
@@ -222,29 +230,56 @@ impl AttemptSql for Postgres {
         .map(drop)
     }
 
-    async fn note_redrive(conn: &mut PgConnection, id: i64, process: &str) -> Result<Option<Redriven>, Error> {
+    async fn lock_letter(conn: &mut PgConnection, id: i64) -> Result<bool, Error> {
         let free: Option<i64> = sqlx::query_scalar(
             "SELECT id FROM idempotent_jobs.dead_letters WHERE id = $1 AND state = 'requested' FOR UPDATE SKIP LOCKED",
         )
         .bind(id)
-        .fetch_optional(&mut *conn)
+        .fetch_optional(conn)
         .await?;
-        if free.is_none() {
-            return Ok(None);
-        }
-        let known: Option<(i32, i32)> = sqlx::query_as(
-            "INSERT INTO idempotent_jobs.redrives AS r (letter, runner) VALUES ($1, $2) \
-             ON CONFLICT (letter) DO UPDATE SET runner = EXCLUDED.runner, changed_at = pg_catalog.clock_timestamp(), \
-             deaths = r.deaths + CASE WHEN r.runner <> EXCLUDED.runner THEN 1 ELSE 0 END \
-             WHERE r.due_at <= pg_catalog.clock_timestamp() AND (r.runner IS NULL OR r.runner = EXCLUDED.runner \
-             OR r.changed_at < pg_catalog.clock_timestamp() - $3 * interval '1 second') RETURNING deaths, failures",
+        Ok(free.is_some())
+    }
+
+    async fn noted_run(conn: &mut PgConnection, id: i64) -> Result<Option<NotedRun>, Error> {
+        let row: Option<(Option<String>, i32, i32, bool, i64, Option<i64>)> = sqlx::query_as(
+            "SELECT runner, deaths, failures, due_at <= pg_catalog.clock_timestamp(), \
+             (extract(epoch FROM pg_catalog.clock_timestamp() - changed_at) * 1000)::bigint, \
+             (extract(epoch FROM pg_catalog.clock_timestamp() - free_at) * 1000)::bigint \
+             FROM idempotent_jobs.redrives WHERE letter = $1 FOR UPDATE",
+        )
+        .bind(id)
+        .fetch_optional(conn)
+        .await?;
+        let since = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        Ok(row.map(|(runner, deaths, failures, is_due, noted, free)| NotedRun {
+            runner,
+            known: Redriven { deaths: count(deaths), failures: count(failures) },
+            is_due,
+            noted: since(noted),
+            free: free.map(since),
+        }))
+    }
+
+    async fn doubt_run(conn: &mut PgConnection, id: i64) -> Result<(), Error> {
+        sqlx::query("UPDATE idempotent_jobs.redrives SET free_at = pg_catalog.clock_timestamp() WHERE letter = $1")
+            .bind(id)
+            .execute(conn)
+            .await
+            .map(drop)
+    }
+
+    async fn note_run(conn: &mut PgConnection, id: i64, process: &str, known: Redriven) -> Result<(), Error> {
+        sqlx::query(
+            "INSERT INTO idempotent_jobs.redrives (letter, runner, deaths) VALUES ($1, $2, $3) \
+             ON CONFLICT (letter) DO UPDATE SET runner = EXCLUDED.runner, deaths = EXCLUDED.deaths, \
+             changed_at = pg_catalog.clock_timestamp(), free_at = NULL",
         )
         .bind(id)
         .bind(process)
-        .bind(RECENT.as_secs_f64())
-        .fetch_optional(conn)
-        .await?;
-        Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
+        .bind(counted(known.deaths))
+        .execute(conn)
+        .await
+        .map(drop)
     }
 
     async fn redrive_ended(conn: &mut PgConnection, id: i64, process: &str, ended: Redrive) -> Result<bool, Error> {

@@ -16,7 +16,8 @@ const COLUMNS: &str = "id, job, \"group\", topic, partition, \"offset\", message
      header_values, \"timestamp\", COALESCE(long_key, key), fingerprint, scheme, reason, error, attempts, state, \
      (extract(epoch FROM died_at) * 1000)::bigint, (extract(epoch FROM changed_at) * 1000)::bigint, changed_by";
 
-/// A redriven one that dies again, after its claim was purged, is the same dead letter.
+/// What dies under the key of a redriven one, after its claim was purged, is the same dead letter with its history. The
+/// message may be another: what is compared is the same, or all of it.
 macro_rules! write {
     ($target:literal) => {
         concat!(
@@ -26,7 +27,11 @@ macro_rules! write {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) \
              ON CONFLICT ",
             $target,
-            " DO UPDATE SET state = 'open', reason = EXCLUDED.reason, error = EXCLUDED.error, \
+            " DO UPDATE SET \"group\" = EXCLUDED.\"group\", topic = EXCLUDED.topic, partition = EXCLUDED.partition, \
+             \"offset\" = EXCLUDED.\"offset\", digest = EXCLUDED.digest, message_key = EXCLUDED.message_key, \
+             payload = EXCLUDED.payload, header_names = EXCLUDED.header_names, header_values = EXCLUDED.header_values, \
+             \"timestamp\" = EXCLUDED.\"timestamp\", scheme = EXCLUDED.scheme, \
+             state = 'open', reason = EXCLUDED.reason, error = EXCLUDED.error, \
              attempts = EXCLUDED.attempts, lane = NULL, place = NULL, \
              changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
              RETURNING d.id, d.died_at < d.changed_at AS again), \
@@ -108,9 +113,16 @@ impl LetterSql for Postgres {
         topics: &[&str],
     ) -> Result<Vec<Requested>, Error> {
         let rows: Vec<(i64, Option<String>, String)> = sqlx::query_as(
-            "SELECT id, job, topic FROM idempotent_jobs.dead_letters AS d WHERE state = 'requested' \
-             AND NOT EXISTS (SELECT FROM idempotent_jobs.redrives AS r WHERE r.letter = d.id \
-             AND r.due_at > pg_catalog.clock_timestamp()) AND (job = ANY ($1) OR job IS NULL AND topic = ANY ($2) AND \"group\" = $5) AND id > $3 ORDER BY id LIMIT $4",
+            "SELECT d.id, d.job, d.topic FROM unnest($1::text[], $2::text[]) AS mine (job, topic) CROSS JOIN LATERAL \
+             (SELECT id, job, topic FROM idempotent_jobs.dead_letters AS l WHERE l.state = 'requested' \
+             AND l.job = mine.job AND l.topic = mine.topic AND l.id > $3 AND NOT EXISTS (SELECT FROM idempotent_jobs.redrives AS r \
+             WHERE r.letter = l.id AND r.due_at > pg_catalog.clock_timestamp()) ORDER BY l.id LIMIT $4) AS d \
+             UNION ALL \
+             SELECT d.id, d.job, d.topic FROM (SELECT DISTINCT unnest($2::text[])) AS mine (topic) CROSS JOIN LATERAL \
+             (SELECT id, job, topic FROM idempotent_jobs.dead_letters AS l WHERE l.state = 'requested' \
+             AND l.job IS NULL AND l.topic = mine.topic AND l.\"group\" = $5 AND l.id > $3 AND NOT EXISTS (SELECT FROM idempotent_jobs.redrives AS r \
+             WHERE r.letter = l.id AND r.due_at > pg_catalog.clock_timestamp()) ORDER BY l.id LIMIT $4) AS d \
+             ORDER BY id LIMIT $4",
         )
         .bind(jobs)
         .bind(topics)

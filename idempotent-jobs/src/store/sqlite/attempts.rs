@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Error, Sqlite, SqliteConnection};
 
 use crate::message::Coordinates;
-use crate::store::attempts::{AttemptSql, Attempted, Found, RECENT, Redrive, Redriven, Taking, Tried, Waits};
+use crate::store::attempts::{AttemptSql, Attempted, Found, NotedRun, Redrive, Redriven, Taking, Tried, Waits};
 use crate::store::letters::cleaned;
 
 /// Milliseconds since the Unix epoch.
@@ -91,19 +91,21 @@ impl AttemptSql for Sqlite {
         group: &str,
         process: &str,
         takings: &[Taking<'_>],
+        owners: &[Option<&str>],
     ) -> Result<(), Error> {
         let sql = format!(
             "UPDATE main.idempotent_jobs_attempts \
-             SET deaths = deaths + CASE WHEN substr(runner, 1, length($4)) = $4 THEN 0 ELSE 1 END, \
+             SET deaths = deaths + CASE WHEN runner IS $5 AND substr(runner, 1, length($4)) <> $4 THEN 1 ELSE 0 END, \
              runner = NULL, due_at = {NOW}, changed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
              WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND runner IS NOT NULL"
         );
-        for Taking { from, .. } in takings {
+        for (Taking { from, .. }, owner) in takings.iter().zip(owners) {
             sqlx::query(AssertSqlSafe(sql.clone()))
                 .bind(group)
                 .bind(&*from.topic)
                 .bind(from.partition)
                 .bind(process)
+                .bind(*owner)
                 .execute(&mut *conn)
                 .await?;
         }
@@ -217,26 +219,51 @@ impl AttemptSql for Sqlite {
             .map(drop)
     }
 
-    async fn note_redrive(conn: &mut SqliteConnection, id: i64, process: &str) -> Result<Option<Redriven>, Error> {
+    async fn lock_letter(conn: &mut SqliteConnection, id: i64) -> Result<bool, Error> {
         let free: Option<i64> = sqlx::query_scalar(
             "SELECT id FROM main.idempotent_jobs_dead_letters WHERE id = $1 AND state = 'requested'",
         )
         .bind(id)
-        .fetch_optional(&mut *conn)
+        .fetch_optional(conn)
         .await?;
-        if free.is_none() {
-            return Ok(None);
-        }
+        Ok(free.is_some())
+    }
+
+    async fn noted_run(conn: &mut SqliteConnection, id: i64) -> Result<Option<NotedRun>, Error> {
         let sql = format!(
-            "INSERT INTO main.idempotent_jobs_redrives AS r (letter, runner, changed_at) VALUES ($1, $2, {NOW}) \
-             ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, changed_at = excluded.changed_at, \
-             deaths = r.deaths + CASE WHEN r.runner <> excluded.runner THEN 1 ELSE 0 END \
-             WHERE r.due_at <= {NOW} AND (r.runner IS NULL OR r.runner = excluded.runner OR r.changed_at < {NOW} - $3) \
-             RETURNING deaths, failures"
+            "SELECT runner, deaths, failures, due_at <= {NOW}, {NOW} - changed_at, {NOW} - free_at \
+             FROM main.idempotent_jobs_redrives WHERE letter = $1"
         );
-        let known: Option<(i64, i64)> =
-            sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(process).bind(millis(RECENT)).fetch_optional(conn).await?;
-        Ok(known.map(|(deaths, failures)| Redriven { deaths: count(deaths), failures: count(failures) }))
+        let row: Option<(Option<String>, i64, i64, bool, i64, Option<i64>)> =
+            sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(conn).await?;
+        let since = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        Ok(row.map(|(runner, deaths, failures, is_due, noted, free)| NotedRun {
+            runner,
+            known: Redriven { deaths: count(deaths), failures: count(failures) },
+            is_due,
+            noted: since(noted),
+            free: free.map(since),
+        }))
+    }
+
+    async fn doubt_run(conn: &mut SqliteConnection, id: i64) -> Result<(), Error> {
+        let sql = format!("UPDATE main.idempotent_jobs_redrives SET free_at = {NOW} WHERE letter = $1");
+        sqlx::query(AssertSqlSafe(sql)).bind(id).execute(conn).await.map(drop)
+    }
+
+    async fn note_run(conn: &mut SqliteConnection, id: i64, process: &str, known: Redriven) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO main.idempotent_jobs_redrives (letter, runner, deaths, changed_at) VALUES ($1, $2, $3, {NOW}) \
+             ON CONFLICT (letter) DO UPDATE SET runner = excluded.runner, deaths = excluded.deaths, \
+             changed_at = excluded.changed_at, free_at = NULL"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(process)
+            .bind(i64::from(known.deaths))
+            .execute(conn)
+            .await
+            .map(drop)
     }
 
     async fn redrive_ended(conn: &mut SqliteConnection, id: i64, process: &str, ended: Redrive) -> Result<bool, Error> {

@@ -45,7 +45,10 @@ impl LetterSql for Sqlite {
              (job, \"group\", topic, \"partition\", \"offset\", digest, message_key, payload, headers, \
              \"timestamp\", key, long_key, fingerprint, scheme, reason, error, attempts) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
-             ON CONFLICT {target} DO UPDATE SET state = 'open', reason = excluded.reason, error = excluded.error, \
+             ON CONFLICT {target} DO UPDATE SET \"group\" = excluded.\"group\", topic = excluded.topic, \
+             \"partition\" = excluded.\"partition\", \"offset\" = excluded.\"offset\", digest = excluded.digest, \
+             message_key = excluded.message_key, payload = excluded.payload, headers = excluded.headers, \
+             \"timestamp\" = excluded.\"timestamp\", scheme = excluded.scheme, state = 'open', reason = excluded.reason, error = excluded.error, \
              attempts = excluded.attempts, lane = NULL, place = NULL, changed_at = {NOW}, changed_by = NULL \
              WHERE d.state = 'redriven' \
              RETURNING id, changed_at > died_at"
@@ -106,7 +109,8 @@ impl LetterSql for Sqlite {
             "SELECT id, job, topic FROM main.idempotent_jobs_dead_letters AS d WHERE state = 'requested' \
              AND NOT EXISTS (SELECT 1 FROM main.idempotent_jobs_redrives AS r WHERE r.letter = d.id \
              AND r.due_at > CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) \
-             AND (job IN (SELECT value FROM json_each($1)) OR job IS NULL AND topic IN (SELECT value FROM json_each($2)) AND \"group\" = $5) \
+             AND ((job, topic) IN (SELECT j.value, t.value FROM json_each($1) AS j JOIN json_each($2) AS t ON t.key = j.key) \
+             OR job IS NULL AND topic IN (SELECT value FROM json_each($2)) AND \"group\" = $5) \
              AND id > $3 ORDER BY id LIMIT $4",
         )
         .bind(json(&jobs))
