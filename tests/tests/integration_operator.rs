@@ -5,6 +5,8 @@ mod operating;
 use std::path::Path;
 use std::{env, fs};
 
+use operating::jobs::OPERATED;
+use serde_json::json;
 use tests::PATIENCE;
 use tests::database::Kind;
 use tests::tool::{told, tool};
@@ -177,9 +179,20 @@ fn the_status_shows_lag_members_and_what_waits() {
     operating::status::shows_lag_members_and_what_waits(Kind::Sqlite);
 }
 
+/// What cannot be looked at is named, and is not well.
 #[test]
 fn the_status_names_the_partitions_that_it_leaves_out() {
-    operating::status::names_the_partitions_that_it_leaves_out();
+    let world = World::embedded(OPERATED);
+    operating::doctor::recorded(&world);
+    world.broker.behead(OPERATED.0, 1);
+    world.tool(1, &["status", "--interval", "0s"]).says(&["1 partition(s) left out, 1: no broker leads it"]);
+    let told = world.tool(1, &["status", "--interval", "0s", "--json"]).json().remove(0);
+    let unread = json!([{ "topic": OPERATED.0, "partition": 1, "error": "no broker leads it" }]);
+    assert_eq!(told["groups"][0]["unread"], unread, "{told}");
+    let told = world.tool(2, &["doctor", "--json"]);
+    let what = operating::doctor::finds(&told, "group.progress", "error").to_string();
+    assert!(what.contains("of 1 partition(s), 1,"), "{what}");
+    told.hides(&["group.history"]);
 }
 
 #[test]

@@ -28,18 +28,3 @@ pub fn shows_lag_members_and_what_waits(kind: Kind) {
     assert_eq!(group["members"], if kind == Kind::Postgres { json!(0) } else { json!(null) }, "{told}");
     assert_eq!(told["database"]["dead_letters"]["open"]["rows"], 1);
 }
-
-/// What cannot be looked at is named, and is not well.
-pub fn names_the_partitions_that_it_leaves_out() {
-    let world = World::of(Kind::Sqlite, OPERATED);
-    super::doctor::recorded(&world);
-    world.broker.behead(OPERATED.0, 1);
-    world.tool(1, &["status", "--interval", "0s"]).says(&["1 partition(s) left out, 1: no broker leads it"]);
-    let told = world.tool(1, &["status", "--interval", "0s", "--json"]).json().remove(0);
-    let unread = json!([{ "topic": OPERATED.0, "partition": 1, "error": "no broker leads it" }]);
-    assert_eq!(told["groups"][0]["unread"], unread, "{told}");
-    let told = world.tool(2, &["doctor", "--json"]);
-    let what = super::doctor::finds(&told, "group.progress", "error").to_string();
-    assert!(what.contains("of 1 partition(s), 1,"), "{what}");
-    told.hides(&["group.history"]);
-}
