@@ -95,7 +95,8 @@ fn keys(world: &World) -> i64 {
 /// # Panics
 /// At the deadline.
 fn until(world: &World, what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    // A cleaner that is to wait looks again after a minute.
+    let deadline = Instant::now() + PATIENCE * 3;
     while !world.events.wait_briefly(Duration::from_millis(50), |_| is_so()) {
         assert!(Instant::now() < deadline, "{what} does not come:\n{}", world.events.seen().describe());
     }

@@ -22,6 +22,9 @@ fn owners<'a>(takings: &[Taking<'a>]) -> Vec<&'a str> {
 /// Topic, partition, offset, job, digest, failures, deaths, whether it runs, and its wait in milliseconds.
 type Row = (String, i32, i64, String, Vec<u8>, i32, i32, bool, i64);
 
+/// Runner, deaths, failures, whether it is due, and for how many milliseconds it was noted and found free.
+type Run = (Option<String>, i32, i32, bool, i64, Option<i64>);
+
 fn counted(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
@@ -241,7 +244,7 @@ impl AttemptSql for Postgres {
     }
 
     async fn noted_run(conn: &mut PgConnection, id: i64) -> Result<Option<NotedRun>, Error> {
-        let row: Option<(Option<String>, i32, i32, bool, i64, Option<i64>)> = sqlx::query_as(
+        let row: Option<Run> = sqlx::query_as(
             "SELECT runner, deaths, failures, due_at <= pg_catalog.clock_timestamp(), \
              (extract(epoch FROM pg_catalog.clock_timestamp() - changed_at) * 1000)::bigint, \
              (extract(epoch FROM pg_catalog.clock_timestamp() - free_at) * 1000)::bigint \

@@ -14,6 +14,9 @@ const NOW: &str = "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(
 /// Offset, job, digest, failures, deaths, whether it runs, and its wait in milliseconds.
 type Row = (i64, String, Vec<u8>, i64, i64, bool, i64);
 
+/// Runner, deaths, failures, whether it is due, and for how many milliseconds it was noted and found free.
+type Run = (Option<String>, i64, i64, bool, i64, Option<i64>);
+
 fn count(counted: i64) -> u32 {
     u32::try_from(counted).unwrap_or(0)
 }
@@ -234,8 +237,7 @@ impl AttemptSql for Sqlite {
             "SELECT runner, deaths, failures, due_at <= {NOW}, {NOW} - changed_at, {NOW} - free_at \
              FROM main.idempotent_jobs_redrives WHERE letter = $1"
         );
-        let row: Option<(Option<String>, i64, i64, bool, i64, Option<i64>)> =
-            sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(conn).await?;
+        let row: Option<Run> = sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(conn).await?;
         let since = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         Ok(row.map(|(runner, deaths, failures, is_due, noted, free)| NotedRun {
             runner,
