@@ -174,7 +174,8 @@ impl WorkerBuilder {
     }
 
     /// Lets other groups or topics use this job's name in the same database. Keys are then
-    /// shared: what one of them did is a duplicate for the others.
+    /// shared: what one of them did is a duplicate for the others. A dead letter is run again by workers that read
+    /// its own topic by this job: redrive those of a topic before its job leaves that.
     pub fn share_job(mut self, name: impl Into<String>) -> Self {
         self.shared.push(name.into());
         self

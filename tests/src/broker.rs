@@ -65,7 +65,7 @@ impl Broker {
 
     fn at(servers: String, home: Home) -> Self {
         let producer = config(&servers).set("linger.ms", "2").create().expect("a producer can be made");
-        Self { servers, producer, home: home }
+        Self { servers, producer, home }
     }
 
     /// The addresses, for `KAFKA_BROKERS`.

@@ -227,12 +227,8 @@ impl<S: Store> Engine<S> {
         let takings: Vec<Taking<'_>> =
             starts.iter().zip(&owners).map(|(start, owner)| Taking { from: &start.from, owner }).collect();
         let taken = self.store.take_over(&self.group, self.owners.process(), &takings).await?;
-        // Asked here too, so that those who wait have nothing left to ask for.
-        for start in &starts {
-            let letters = self.store.unkeyed(&self.group, &start.from).await?;
-            let current = self.lanes().epochs();
-            self.graves.keep(start.epoch, letters, &current);
-        }
+        let asked = self.ask_graves(&starts).await;
+        // The rows are there, whatever came of that: they are to be let go.
         let now = Instant::now();
         let owned = starts.iter().zip(owners).zip(taken).map(|((start, owner), taken)| {
             tell(start, &taken);
@@ -242,6 +238,16 @@ impl<S: Store> Engine<S> {
         // Not let go of, before it is known what there is to let go.
         let lanes = self.lanes();
         self.owners.keep(owned, &lanes.epochs());
+        asked
+    }
+
+    /// Asked for here too, so that those who wait have nothing left to ask for.
+    async fn ask_graves(&self, starts: &[Start]) -> Result<(), StoreError> {
+        for start in starts {
+            let letters = self.store.unkeyed(&self.group, &start.from).await?;
+            let current = self.lanes().epochs();
+            self.graves.keep(start.epoch, letters, &current);
+        }
         Ok(())
     }
 

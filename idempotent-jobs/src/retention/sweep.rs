@@ -98,11 +98,14 @@ impl Cleaner {
         let known = self.store.watermarks(&group, &self.topics).await.map_err(told)?;
         let mut stands = known_here(stands, &known);
         self.terms.note(now, window, &unsent, &stands);
+        self.terms.remember(&mut stands);
         let in_hand = self.store.in_hand(&group, &self.topics).await.map_err(told)?;
+        let in_hand = self.terms.with_queued(now, &stands, in_hand);
         let unsure = self.terms.unsure(&stands, &in_hand);
         if !unsure.is_empty() {
             let read = kafka::read_out(&self.properties, unsure, PATIENCE).await;
             stands.iter_mut().for_each(|(place, stand)| stand.read |= read.contains(place));
+            self.terms.remember(&mut stands);
         }
         let due = self.terms.due(&stands, &in_hand);
         let unkeyed = self.store.unkeyed(&group, &self.topics, window).await.map_err(told)?;

@@ -16,9 +16,18 @@ pub type Times = BTreeMap<String, SystemTime>;
 /// Partitions of which a worker may have messages in memory.
 pub type InHand = BTreeSet<(String, i32)>;
 
+/// How long a message may wait in a worker's memory before anybody is free to write whose its partition is.
+pub const QUEUED: Duration = Duration::from_secs(3_600);
+
 /// What was noted of each topic.
 #[derive(Debug, Default)]
-pub struct Terms(BTreeMap<String, Term>);
+pub struct Terms {
+    topics: BTreeMap<String, Term>,
+    /// Partitions that were read out, at this committed offset and this end.
+    read: BTreeMap<(String, i32), (Option<i64>, i64)>,
+    /// Since when partitions are rid of what the group has not committed.
+    emptied: BTreeMap<(String, i32), SystemTime>,
+}
 
 /// The moment that the module `retention` calls *then*.
 #[derive(Debug)]
@@ -36,21 +45,52 @@ impl Terms {
     /// `stands`: nothing that is still to be sent is older, and what was sent lies before the ends.
     pub fn note(&mut self, now: SystemTime, window: Duration, unsent: &Times, stands: &Stands) {
         for (topic, partitions) in by_topic(stands) {
-            if self.0.get(topic).is_some_and(|term| !term.is_void(&partitions)) {
+            if self.topics.get(topic).is_some_and(|term| !term.is_void(&partitions)) {
                 continue;
             }
             let unsent = unsent.get(topic).copied();
             let still = unsent.map_or(now, |unsent| now.min(unsent));
             let ends = partitions.iter().map(|(number, stand)| (*number, stand.end)).collect();
-            self.0.insert(topic.to_owned(), Term { before: before(still, window), unsent, ends });
+            self.topics.insert(topic.to_owned(), Term { before: before(still, window), unsent, ends });
         }
+    }
+
+    /// Enters which partitions are read out, and remembers it as long as neither end nor committed offset changes: the log
+    /// that showed it may be deleted by then.
+    pub fn remember(&mut self, stands: &mut Stands) {
+        for (place, stand) in stands {
+            stand.read |= self.read.get(place) == Some(&(stand.committed, stand.end));
+            if stand.read {
+                self.read.insert(place.clone(), (stand.committed, stand.end));
+            } else {
+                self.read.remove(place);
+            }
+        }
+    }
+
+    /// Adds the partitions whose last messages may wait in a worker's memory, of which no row tells yet: those that are
+    /// rid of them since a short while.
+    pub fn with_queued(&mut self, now: SystemTime, stands: &Stands, mut in_hand: InHand) -> InHand {
+        let topics = &self.topics;
+        let end = |(topic, number): &(String, i32)| topics.get(topic)?.ends.get(number).copied();
+        let is_rid = |place: &(String, i32), stand: &Stand| {
+            end(place).is_some_and(|end| stand.start >= end && stand.committed < Some(end) && !stand.read)
+        };
+        self.emptied.retain(|place, _| stands.get(place).is_some_and(|stand| is_rid(place, stand)));
+        for (place, _) in stands.iter().filter(|(place, stand)| is_rid(place, stand)) {
+            let since = *self.emptied.entry(place.clone()).or_insert(now);
+            if now.duration_since(since).unwrap_or_default() < QUEUED {
+                in_hand.insert(place.clone());
+            }
+        }
+        in_hand
     }
 
     /// The topics whose moment has come. Of the partitions `in_hand` a worker may have messages in memory that their
     /// topic does not keep any more. That was asked for after `stands`: who has them by then had them before.
     pub fn due(&self, stands: &Stands, in_hand: &InHand) -> BTreeSet<String> {
         let is_due = |topic: &str, partitions: &[(i32, Stand)]| {
-            self.0.get(topic).is_some_and(|term| {
+            self.topics.get(topic).is_some_and(|term| {
                 let passed = |(number, stand): &(i32, Stand)| {
                     term.passed(*number, *stand, in_hand.contains(&(topic.to_owned(), *number)))
                 };
@@ -65,7 +105,7 @@ impl Terms {
     pub fn unsure(&self, stands: &Stands, in_hand: &InHand) -> Stands {
         let mut unsure = Stands::new();
         for (topic, all) in by_topic(stands) {
-            let Some(term) = self.0.get(topic) else { continue };
+            let Some(term) = self.topics.get(topic) else { continue };
             let at = |number: i32| (topic.to_owned(), number);
             let open =
                 all.iter().filter(|(number, stand)| !term.passed(*number, *stand, in_hand.contains(&at(*number))));
@@ -80,7 +120,7 @@ impl Terms {
     /// What may go of a topic that is [due](Self::due). `unkeyed` was asked for after `stands`: who read a message up to the
     /// committed offset has written its letter before.
     pub fn bounds(&self, topic: &str, window: Duration, unkeyed: &Times, stands: &Stands) -> Vec<Bound> {
-        let Some(term) = self.0.get(topic) else { return Vec::new() };
+        let Some(term) = self.topics.get(topic) else { return Vec::new() };
         let held = unkeyed.get(topic).map(|sent| before(*sent, window));
         let before = held.map_or(term.before, |held| held.min(term.before));
         let bound = |((_, partition), stand): (&(String, i32), &Stand)| {
@@ -91,21 +131,21 @@ impl Terms {
 
     /// It was swept: the next moment is noted in the next round.
     pub fn swept(&mut self, topic: &str) {
-        self.0.remove(topic);
+        self.topics.remove(topic);
     }
 
     /// What each topic that is not due waits for, for a person.
     pub fn waits_for(&self, stands: &Stands, in_hand: &InHand) -> BTreeMap<String, String> {
         let mut waits = BTreeMap::new();
         for (place, stand) in stands {
-            let Some(term) = self.0.get(&place.0).filter(|_| !waits.contains_key(&place.0)) else { continue };
+            let Some(term) = self.topics.get(&place.0).filter(|_| !waits.contains_key(&place.0)) else { continue };
             if term.passed(place.1, *stand, in_hand.contains(place)) {
                 continue;
             }
             let end = term.ends.get(&place.1).copied().unwrap_or_default();
             let committed = stand.committed.map_or("nothing".to_owned(), |offset| offset.to_string());
             let hand = match stand.start >= end {
-                true => " or to a later one, since its worker may have in memory what was deleted meanwhile",
+                true => " or to a later one, since a worker may have in memory what was deleted meanwhile",
                 false => "",
             };
             let (topic, number) = place;
@@ -120,7 +160,7 @@ impl Terms {
     /// What holds back a topic that is due so far that keys stay which are older than two windows, for a person.
     pub fn held_back(&self, topic: &str, now: SystemTime, window: Duration, unkeyed: &Times) -> Option<String> {
         let late = |time: &SystemTime| now.duration_since(*time).is_ok_and(|age| age > window);
-        let unsent = self.0.get(topic).and_then(|term| term.unsent).filter(late);
+        let unsent = self.topics.get(topic).and_then(|term| term.unsent).filter(late);
         let unkeyed = unkeyed.get(topic).copied().filter(late);
         let age = |time: SystemTime| now.duration_since(time).unwrap_or_default().as_secs() / 3_600;
         let unsent = unsent.map(|time| {

@@ -45,6 +45,40 @@ fn ded_04_nothing_is_due_before_the_group_came_to_the_ends_that_were_noted() {
 }
 
 #[test]
+fn what_was_read_out_stays_so_while_nothing_comes_and_nothing_is_committed() {
+    let mut terms = Terms::default();
+    terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 9)]));
+    // Nothing but the mark of a transaction lies there.
+    terms.remember(&mut stands([Stand { read: true, ..stand(0, 10, 9) }]));
+    let seen = |terms: &mut Terms, stand| {
+        let mut stands = stands([stand]);
+        terms.remember(&mut stands);
+        is_due(terms, &stands)
+    };
+    assert!(seen(&mut terms, stand(10, 10, 9)), "the log is deleted by now");
+    assert!(!seen(&mut terms, stand(10, 11, 9)), "something came");
+    assert!(!seen(&mut terms, stand(10, 10, 9)), "and went");
+}
+
+#[test]
+fn ded_04_what_may_be_queued_of_a_deleted_log_is_waited_for() {
+    let mut terms = Terms::default();
+    let deleted = stands([stand(10, 10, 4), stand(10, 10, 10)]);
+    terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 10, 4), stand(0, 10, 10)]));
+    let due = |terms: &mut Terms, minutes, stands: &Stands| {
+        let in_hand = terms.with_queued(at(minutes), stands, InHand::new());
+        terms.due(stands, &in_hand).contains("t")
+    };
+    assert!(!due(&mut terms, 100, &deleted), "nobody wrote yet that it works on it");
+    assert!(!due(&mut terms, 159, &deleted));
+    assert!(due(&mut terms, 160, &deleted), "somebody was free in an hour");
+    let more = stands([stand(10, 20, 4), stand(10, 10, 10)]);
+    assert!(due(&mut terms, 170, &more), "what came later is later");
+    assert!(due(&mut terms, 171, &stands([stand(10, 20, 10), stand(10, 10, 10)])), "it was read");
+    assert!(!due(&mut terms, 172, &deleted), "from anew");
+}
+
+#[test]
 fn a_moment_that_was_noted_stands_until_its_topic_was_swept() {
     let mut terms = Terms::default();
     terms.note(at(0), WINDOW, &Times::new(), &stands([stand(0, 5, 4)]));
@@ -106,7 +140,7 @@ fn ded_04_what_its_topic_deleted_is_read_by_nobody_but_who_has_it_in_hand() {
     assert_eq!(terms.waits_for(&emptied, &in_hand([])), BTreeMap::new());
     let waits = terms.waits_for(&emptied, &in_hand([0]));
     let words =
-        "topic t, partition 0: the group has committed 9, and is to come to 10 or to a later one, since its worker";
+        "topic t, partition 0: the group has committed 9, and is to come to 10 or to a later one, since a worker";
     assert!(waits["t"].starts_with(words), "{waits:?}");
 }
 

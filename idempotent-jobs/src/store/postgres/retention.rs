@@ -85,7 +85,7 @@ SELECT topic, min(least(died, greatest(coalesce(\"timestamp\", 0), died - $3))):
 
 const WATERMARKS: &str = "\
 SELECT topic, partition, \"offset\" FROM idempotent_jobs.watermarks WHERE \"group\" = $1 AND topic = ANY ($2)";
-/// The row of an owner is there before its first message is read.
+/// The row of an owner is there before its first message is given to a job. What is queued before has none.
 const IN_HAND: &str = "\
 SELECT topic, partition FROM idempotent_jobs.owners WHERE \"group\" = $1 AND topic = ANY ($2) \
 UNION SELECT topic, partition FROM idempotent_jobs.attempts WHERE \"group\" = $1 AND topic = ANY ($2)";

@@ -80,7 +80,7 @@ SELECT EXISTS (SELECT 1 FROM main.idempotent_jobs_sweeps WHERE \"group\" = $1 \
 
 const WATERMARKS: &str = "SELECT topic, \"partition\", \"offset\" FROM main.idempotent_jobs_watermarks \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2))";
-/// The row of an owner is there before its first message is read.
+/// The row of an owner is there before its first message is given to a job. What is queued before has none.
 const IN_HAND: &str = "\
 SELECT topic, \"partition\" FROM main.idempotent_jobs_owners \
     WHERE \"group\" = $1 AND topic IN (SELECT value FROM json_each($2)) \
