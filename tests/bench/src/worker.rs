@@ -33,6 +33,7 @@ pub async fn run(measured: &Measured, job: &str, progress: &Arc<Progress>) -> Re
         .group_id(&measured.group)
         .concurrency(measured.connections)
         .jobs([job])
+        .examine(false)
         .probe(Counting(Arc::clone(progress)))
         .shutdown_on(async move { all.all_done().await })
         .run()
