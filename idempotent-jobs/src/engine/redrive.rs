@@ -159,14 +159,20 @@ impl<S: Store> Engine<S> {
     }
 
     /// `pass`: what lets it run; a letter that is opened again is no reason for others to wait.
-    async fn redrive_one(&self, letter: &Requested, standing: Standing, pass: &mut Option<Pass>) -> After {
+    async fn redrive_one(
+        &self,
+        letter: &Requested,
+        standing: Standing,
+        noted: tokio::time::Instant,
+        pass: &mut Option<Pass>,
+    ) -> After {
         let rests = |wait| After::Rests(standing, wait);
         let Some(name) = &letter.job else {
-            return self.route(letter.id, pass).await.map_or(After::Left, rests);
+            return self.route(letter.id, noted, pass).await.map_or(After::Left, rests);
         };
         let Some(job) = self.jobs.iter().find(|job| job.spec().name == name) else { return After::Left };
         let span = redrive_span(job.spec(), letter.id);
-        let run = self.run_letter(job, letter.id, Whose::Its, standing.failures);
+        let run = self.run_letter(job, letter.id, Whose::Its, standing.failures, noted);
         let (message, outcome, is_first) = match run.instrument(span.clone()).await {
             Ran::Gone => return rests(LOOK),
             Ran::Unread(error) => {

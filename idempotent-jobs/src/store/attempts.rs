@@ -18,7 +18,7 @@ pub(super) const TAKING: &str = "taking partitions over";
 pub(super) const LETTING: &str = "letting partitions go";
 /// Between a note and the lock of its letter, and between the end of a run and the note of that: for so long nobody is
 /// taken for dead, and then for so long again, in which the letter was found free and nothing was heard.
-const RECENT: Duration = Duration::from_secs(5);
+pub const RECENT: Duration = Duration::from_secs(5);
 pub(super) const NOTING: &str = "noting an attempt";
 
 /// A partition that was assigned, before the first of its messages runs.

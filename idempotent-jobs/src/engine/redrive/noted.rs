@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{After, Engine, LOOK, REST};
 use crate::engine::gate;
 use crate::engine::settle::{KILLS, Standing, kills};
@@ -15,7 +17,8 @@ use crate::store::{self, Redrive, Redriven, Requested, Store};
 impl<S: Store> Engine<S> {
     pub(super) async fn redrive_noted(&self, letter: &Requested, standing: Standing) -> After {
         let beside = gate::beside().await;
-        let mut known = match self.note_redrive(letter).await {
+        let mut noted = Instant::now();
+        let mut known = match self.note_letter(letter.id).await {
             Ok(known) => known,
             Err(wait) => return After::Rests(standing, wait),
         };
@@ -26,7 +29,8 @@ impl<S: Store> Engine<S> {
             self.redrive_ended(letter, waits).await;
             drop(pass);
             pass = Some(gate::alone().await);
-            known = match self.note_redrive(letter).await {
+            noted = Instant::now();
+            known = match self.note_letter(letter.id).await {
                 Ok(known) => known,
                 Err(wait) => return After::Rests(standing, wait),
             };
@@ -37,7 +41,7 @@ impl<S: Store> Engine<S> {
             pass = None;
             self.accuse_letter(letter, known.deaths).await.map_or(After::Left, |wait| After::Rests(standing, wait))
         } else {
-            self.redrive_one(letter, standing, &mut pass).await
+            self.redrive_one(letter, standing, noted, &mut pass).await
         };
         let (survived, standing, wait) = match &after {
             After::Again(standing, wait) => (true, *standing, *wait),
@@ -52,13 +56,13 @@ impl<S: Store> Engine<S> {
     }
 
     /// What is known of it. An error: it is not to be run now.
-    async fn note_redrive(&self, letter: &Requested) -> Result<Redriven, Duration> {
-        match self.store.note_redrive(letter.id, self.owners.process()).await {
+    pub(super) async fn note_letter(&self, id: i64) -> Result<Redriven, Duration> {
+        match self.store.note_redrive(id, self.owners.process()).await {
             Ok(Some(known)) => Ok(known),
             // It is another's, or was one's who died: that shows when nothing more is heard of it.
             Ok(None) => Err(LOOK),
             Err(error) => {
-                tracing::warn!(letter = letter.id, %error, "could not be run again yet");
+                tracing::warn!(letter = id, %error, "could not be run again yet");
                 Err(REST)
             }
         }

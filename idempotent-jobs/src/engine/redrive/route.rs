@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::run::{Ran, Whose};
 use super::{Again, Engine, LOOK, Next, REST, Routed};
 use crate::context::Isolation;
@@ -19,7 +21,7 @@ const TERMS: Terms = Terms { isolation: Isolation::ReadCommitted, timeout: Durat
 impl<S: Store> Engine<S> {
     /// Runs it by each job that takes its event, as a new message: claims of their own keep each from doing
     /// it twice, and one that fails has a dead letter of its own. How long it is to rest.
-    pub(super) async fn route(&self, id: i64, pass: &mut Option<Pass>) -> Option<Duration> {
+    pub(super) async fn route(&self, id: i64, mut noted: Instant, pass: &mut Option<Pass>) -> Option<Duration> {
         let message = match self.read(id).await {
             Ok(Some(letter)) => letter.message,
             Ok(None) => return Some(LOOK),
@@ -33,8 +35,15 @@ impl<S: Store> Engine<S> {
             let again = Again { rejection: &unknown_event(&message), attempts: 0, copy_to: None };
             return self.open_again(id, None, &message, again, pass).await;
         };
-        for job in jobs {
-            if let Some(wait) = self.route_to(&self.jobs[*job], id).await {
+        for (nth, job) in jobs.iter().enumerate() {
+            // Between two runs it is free, and the note of the first one may be old.
+            if nth > 0 {
+                noted = Instant::now();
+                if let Err(wait) = self.note_letter(id).await {
+                    return Some(wait);
+                }
+            }
+            if let Some(wait) = self.route_to(&self.jobs[*job], id, noted).await {
                 return Some(wait);
             }
         }
@@ -48,8 +57,8 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn route_to(&self, job: &Routed<S>, id: i64) -> Option<Duration> {
-        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys, 0).await {
+    async fn route_to(&self, job: &Routed<S>, id: i64, noted: Instant) -> Option<Duration> {
+        let (message, outcome) = match self.run_letter(job, id, Whose::Nobodys, 0, noted).await {
             Ran::Gone => return Some(REST),
             Ran::Unread(error) => {
                 tracing::warn!(letter = id, %error, "could not be run again yet");

@@ -12,7 +12,7 @@ use crate::engine::terms;
 use crate::error::{JobError, Reason, Rejection};
 use crate::job::Prepared;
 use crate::message::Message;
-use crate::store::{Claim, Claimed, CommitError, Rolled, Store, StoreError};
+use crate::store::{Claim, Claimed, CommitError, RECENT, Rolled, Store, StoreError};
 
 /// Whose a letter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Whose {
 
 /// What became of a letter.
 pub(super) enum Ran {
-    /// It is no longer requested, or another process has it, or its lane.
+    /// It is no longer requested, or another process has it, or its lane, or its note is too old.
     Gone,
     /// It could not be read.
     Unread(StoreError),
@@ -53,15 +53,16 @@ struct Run<'a, S: Store> {
 
 impl<S: Store> Engine<S> {
     /// Takes a letter, and runs its message once: claim, mark, handler, commit. `failed`: attempts since it was requested.
-    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose, failed: u32) -> Ran {
+    /// `noted`: when its note was about to be written. One that comes too late may be in doubt already, and is noted anew.
+    pub(super) async fn run_letter(&self, job: &Routed<S>, id: i64, whose: Whose, failed: u32, noted: Instant) -> Ran {
         let mut tx = match self.store.begin_aside(terms(job.spec())).await {
             Ok(tx) => tx,
             Err(error) => return Ran::Unread(error),
         };
         let run = Run { engine: self, job, id, whose, ends: limit::<S>(&tx, job.spec()) };
         let letter = match self.store.take_letter(&mut tx, id).await {
-            Ok(Some(letter)) => letter,
-            Ok(None) => {
+            Ok(Some(letter)) if noted.elapsed() < RECENT => letter,
+            Ok(_) => {
                 self.store.rollback(tx).await;
                 return Ran::Gone;
             }
