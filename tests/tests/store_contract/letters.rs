@@ -152,6 +152,12 @@ pub async fn dlt_02_what_has_no_key_is_one_letter_for_each_message<B: Bed>(bed: 
     let behind = Coordinates { offset: 6, ..seen.at.clone() };
     assert_eq!(store.unkeyed("billing", &behind).await.expect("looks"), []);
     assert_eq!(store.unkeyed("another", &seen.at).await.expect("looks"), []);
+
+    // Redriven, it is done, whoever reads it again and cannot; what no job took may have jobs by then.
+    let dead = B::processed().replace("processed", "dead_letters");
+    bed.outside(format!("UPDATE {dead} SET state = 'redriven'")).await;
+    let known = store.unkeyed("billing", &seen.at).await.expect("looks");
+    assert_eq!((known.len(), known.iter().all(|letter| letter.job.is_some())), (4, true));
 }
 
 pub async fn asked<B: Bed>(bed: &B) -> (std::sync::Arc<dyn LetterStore>, DeadLetter) {

@@ -229,7 +229,8 @@ pub trait LetterSql: Database {
     fn insert_dead(conn: &mut Self::Connection, claim: &Claim<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
     /// Writes a dead letter, or opens it again when it was redriven: whether it did either.
     fn write(conn: &mut Self::Connection, death: &Death<'_>) -> impl Future<Output = Result<bool, Error>> + Send;
-    /// Those of a partition that have no claim, from an offset on.
+    /// Those of a partition that have no key, from an offset on. One of a job that was redriven is done, also for a program
+    /// that can still not read it; of one that no job took, that is for the claims of those who take it.
     fn unkeyed(
         conn: &mut Self::Connection,
         group: &str,

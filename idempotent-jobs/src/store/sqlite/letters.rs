@@ -86,7 +86,7 @@ impl LetterSql for Sqlite {
 
     async fn unkeyed(conn: &mut SqliteConnection, group: &str, from: &Coordinates) -> Result<Vec<Unkeyed>, Error> {
         let rows: Vec<(i64, Option<String>, Vec<u8>)> = sqlx::query_as(
-            "SELECT \"offset\", job, digest FROM main.idempotent_jobs_dead_letters WHERE key IS NULL AND state <> 'redriven' \
+            "SELECT \"offset\", job, digest FROM main.idempotent_jobs_dead_letters WHERE key IS NULL AND (state <> 'redriven' OR job IS NOT NULL) \
              AND \"group\" = $1 AND topic = $2 AND \"partition\" = $3 AND \"offset\" >= $4",
         )
         .bind(group)
