@@ -194,6 +194,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Each of them.
+    #[cfg(feature = "cli")]
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Decode,
+        Self::Tombstone,
+        Self::KeyMissing,
+        Self::KeyInvalid,
+        Self::KeyMismatch,
+        Self::UnknownEvent,
+        Self::Conflict,
+        Self::Terminal,
+        Self::Exhausted,
+        Self::TransactionEndedByHandler,
+        Self::Parked,
+        Self::KilledProcess,
+    ];
+
     /// Whether a message that is given up for it had its job entered.
     pub(crate) const fn was_entered(self) -> bool {
         matches!(self, Self::Terminal | Self::Exhausted | Self::TransactionEndedByHandler)

@@ -254,8 +254,11 @@ fn tell_lanes(lanes: &Lanes, out: Out<'_>) -> Result<(), Trouble> {
         let (job, topic) = (clean(&lane.job), clean(&lane.topic));
         writeln!(
             out,
-            "  {} of job {job} wait behind dead letter {}, {topic}/{}{full}",
-            lane.waiting, lane.head, lane.partition
+            "  {} of job {job} wait behind dead letter {}, {}{topic}/{}{full}",
+            lane.waiting,
+            lane.head,
+            if lane.head_requested { "which is to be run, " } else { "" },
+            lane.partition
         )?;
     }
     if lanes.all.rows > lanes.first.len() as u64 {

@@ -158,12 +158,17 @@ fn work(place: &str, contents: &Contents, report: &mut Report) {
 fn lanes(place: &str, lanes: &Lanes, report: &mut Report) {
     for lane in &lanes.first {
         let place = format!("{place}, job `{}`, topic `{}`, partition {}", lane.job, lane.topic, lane.partition);
-        let head = lane.head;
+        let (head, waiting) = (lane.head, lane.waiting);
+        if lane.head_requested {
+            let what = format!("{waiting} message(s) of a lane follow dead letter {head}, which is to be run");
+            let advice = "nothing is to be decided: workers run it, and then the others, in order; start one that runs the job if none does";
+            report.warning("dead_letters.parked", place, what, advice);
+            continue;
+        }
         let advice = format!(
             "decide on letter {head}: `idempotent-jobs dead-letters show {head}`, then `idempotent-jobs dead-letters redrive {head}` \
              when its cause is mended, or `idempotent-jobs dead-letters skip {head}`; the others are run after it, in order"
         );
-        let waiting = lane.waiting;
         if lane.full_since.is_some() {
             let what = format!(
                 "a lane is full: {waiting} message(s) wait behind dead letter {head}, it takes in no more, and its partition \

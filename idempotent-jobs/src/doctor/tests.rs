@@ -36,8 +36,32 @@ fn contents(database: &mut Database) -> &mut Contents {
 fn lanes(full_since: Option<SystemTime>, rows: u64) -> Lanes {
     let since = SystemTime::UNIX_EPOCH;
     let (job, group, topic) = ("charge".into(), "g".into(), "orders".into());
-    let lane = ParkedLane { job, group, topic, partition: 0, head: 17, key: None, waiting: 5, since, full_since };
+    let lane = ParkedLane {
+        job,
+        group,
+        topic,
+        partition: 0,
+        head: 17,
+        head_requested: false,
+        key: None,
+        waiting: 5,
+        since,
+        full_since,
+    };
     Lanes { all: Count { rows, oldest: None }, waiting: 9, full: full_since.map_or(0, |_| rows), first: vec![lane] }
+}
+
+/// Its head may be a message that nothing is wrong with, whose turn it is.
+#[test]
+fn a_lane_whose_head_is_to_be_run_asks_for_no_decision() {
+    let mut report = Report::default();
+    let mut harmed = database();
+    contents(&mut harmed).lanes = lanes(Some(SystemTime::UNIX_EPOCH), 1);
+    contents(&mut harmed).lanes.first[0].head_requested = true;
+    database::judge(&harmed, &mut report);
+    let found: Vec<_> = report.0.iter().filter(|it| it.check == "dead_letters.parked").collect();
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+    assert!(!format!("{:?}", found[0]).contains("skip"), "{found:?}");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct ParkedLane {
     pub partition: i32,
     /// The number of the letter behind which the others wait: decide on that one.
     pub head: i64,
+    /// Whether that letter is to be run by a worker: then there is nothing to decide, and the others follow.
+    pub head_requested: bool,
     /// The Kafka message key of that letter.
     pub key: Option<Vec<u8>>,
     /// How many messages wait behind it.

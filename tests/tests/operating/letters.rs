@@ -106,6 +106,8 @@ pub fn sec_payloads_are_shown_on_request_only(kind: Kind) {
     let path = file.to_str().expect("a temporary folder's name is text");
     world.tool(0, &["dead-letters", "export", "--state", "all", "-o", path]).says(&["3 dead letter(s) written"]);
     assert_eq!(std::fs::read_to_string(&file).expect("it was written").lines().count(), 3);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).expect("it is there").permissions());
+    assert_eq!(mode & 0o777, 0o600, "payloads are for nobody else to read");
     world.tool(2, &["dead-letters", "export", "-o", path]).says(&["exists"]);
     std::fs::remove_file(file).expect("it can be removed");
 }
@@ -130,6 +132,9 @@ pub fn are_chosen_before_they_are_changed(kind: Kind) {
     world.tool(2, &["dead-letters", "skip", "--state", "all"]).says(&["name a state"]);
     world.tool(2, &["dead-letters", "list", "--state", "dead"]).says(&["`dead` is no state of a dead letter"]);
     world.tool(2, &["dead-letters", "list", "--older-than", "5"]).says(&["`5` is no duration"]);
+    world.tool(2, &["dead-letters", "list", "--reason", "exhaust"]).says(&["it is one of: decode,", "exhausted"]);
+    // Not the number of another letter.
+    world.tool(2, &["dead-letters", "redrive", "1", "--wait", "10"]).says(&["`10` is no duration"]);
     tests::wait_for(idempotent_jobs::outbox::migrate(world.database.url())).expect("the tables can be made");
     world.tool(2, &["dead-letters", "show", "7"]).says(&["there is no dead letter 7"]);
     world.tool(0, &["dead-letters", "list"]).says(&["no dead letter fits", "--state all"]);

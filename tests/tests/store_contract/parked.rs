@@ -188,12 +188,14 @@ impl<B: Bed> Walk<B> {
             assert_eq!((&lanes[..], &known[..]), (&[][..], &[][..]), "{:?}", self.model);
             return;
         };
-        let [ParkedLane { head: id, waiting, full_since, job, topic, partition, key, .. }] = &lanes[..] else {
+        let [ParkedLane { head: id, head_requested, waiting, full_since, job, topic, partition, key, .. }] = &lanes[..]
+        else {
             panic!("one lane: {lanes:?}")
         };
         assert_eq!((*id, *waiting as usize), (self.id(*head).await, self.model.waits.len() - 1), "{:?}", self.model);
         assert_eq!((full_since.is_some(), &**job, &**topic, *partition), (self.model.full, "charge", "orders", 3));
         assert_eq!(*key, odd(&of(0).at).key);
+        assert_eq!(*head_requested, self.model.state(*head) == LetterState::Requested, "{:?}", self.model);
         assert_eq!(known, [("charge".to_owned(), LANE.to_vec())]);
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::cli) struct Redrive {
     #[command(flatten)]
     pub(super) asked: Asked,
     /// Waits until workers are done with them, at most so long; 5m when no time is given
-    #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "5m", value_parser = parse_age)]
+    #[arg(long, value_name = "AGE", num_args = 0..=1, default_missing_value = "5m", value_parser = parse_age)]
     wait: Option<Duration>,
 }
 

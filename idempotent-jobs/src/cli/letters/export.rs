@@ -1,8 +1,8 @@
 //! `export`: letters whole, for other programs.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -29,11 +29,20 @@ pub(super) async fn export(args: &Export, letters: &DeadLetters, out: Out<'_>) -
         return piped.failed.map_or_else(|| Ok(exported.map(|_| End::Well)?), |error| Err(Trouble::Output(error)));
     };
     let named = |error: io::Error| Error::Output(format!("{}: {error}", path.display()));
-    let mut file = BufWriter::new(File::create_new(path).map_err(named)?);
+    let mut file = BufWriter::new(private(path).map_err(named)?);
     let written = letters.export(&filter, &mut file).await?;
     file.into_inner().map_err(|error| named(error.into_error()))?.sync_all().map_err(named)?;
     writeln!(out, "{written} dead letter(s) written to {}", path.display())?;
     Ok(End::Well)
+}
+
+/// It holds payloads: for nobody else to read.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// Standard output, which keeps why it could not be written to: a reader that has enough is no error.

@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::super::text::{age_of, bytes, clean, millis, short, table};
 use super::{End, Out, Trouble};
-use crate::dead_letters::{DeadLetters, ParkedLane};
+use crate::dead_letters::{DeadLetters, LetterState, ParkedLane};
 use crate::key::hex;
 
 pub(super) const PARKED: &str = "\
 BEHIND   the dead letter to decide on: the others wait for it
+STATE    of that letter; requested: workers run it and then the others, and there is nothing to decide
 WAITING  messages that wait behind it, each kept whole; FULL means that no more are taken in, and that the
          partition comes to stand still
 
@@ -36,15 +37,16 @@ pub(super) async fn parked(args: &Parked, letters: &DeadLetters, out: Out<'_>) -
         writeln!(out, "no message waits behind a dead letter")?;
     } else {
         let rows: Vec<_> = lanes.iter().map(row).collect();
-        table(out, ["BEHIND", "WAITING", "SINCE", "JOB", "GROUP", "PARTITION", "KAFKA KEY"], &rows)?;
+        table(out, ["BEHIND", "STATE", "WAITING", "SINCE", "JOB", "GROUP", "PARTITION", "KAFKA KEY"], &rows)?;
     }
     Ok(End::Well)
 }
 
-fn row(lane: &ParkedLane) -> [String; 7] {
+fn row(lane: &ParkedLane) -> [String; 8] {
     let full = if lane.full_since.is_some() { " FULL" } else { "" };
     [
         lane.head.to_string(),
+        if lane.head_requested { LetterState::Requested } else { LetterState::Open }.to_string(),
         format!("{}{full}", lane.waiting),
         age_of(lane.since),
         clean(&lane.job),
@@ -58,6 +60,7 @@ fn row(lane: &ParkedLane) -> [String; 7] {
 pub(in crate::cli) fn object(lane: &ParkedLane) -> serde_json::Value {
     json!({
         "behind": lane.head,
+        "behind_requested": lane.head_requested,
         "waiting": lane.waiting,
         "full": lane.full_since.is_some(),
         "since_ms": millis(lane.since),

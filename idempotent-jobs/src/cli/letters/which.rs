@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::text::parse_age;
 use crate::dead_letters::{Filter, LetterState};
+use crate::error::Reason;
 
 /// A choice: those that fit everything that is given.
 #[derive(Args)]
@@ -21,7 +22,7 @@ pub(super) struct Which {
     #[arg(long)]
     topic: Option<String>,
     /// Only of this reason, as `list` shows it: exhausted, terminal, conflict, decode, …
-    #[arg(long)]
+    #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
     /// Only of this dedup key in its text form: '["A1","charge"]'
     #[arg(long)]
@@ -97,4 +98,10 @@ impl Which {
             ""
         }
     }
+}
+
+/// A word that is mistyped fits nothing, which would look like good news.
+fn parse_reason(word: &str) -> Result<String, String> {
+    let known = Reason::ALL.map(Reason::as_str);
+    if known.contains(&word) { Ok(word.to_owned()) } else { Err(format!("it is one of: {}", known.join(", "))) }
 }

@@ -11,12 +11,12 @@ use crate::store::parked::{Held, ParkSql, ParkedLane};
 /// How long a lane is waited for that somebody parks a message in. Who runs its head has it longer.
 const PATIENCE: &str = "200";
 
-type Row = (String, String, String, i32, i64, Option<Vec<u8>>, i32, i64, Option<i64>);
+type Row = (String, String, String, i32, i64, bool, Option<Vec<u8>>, i32, i64, Option<i64>);
 
 /// Lanes as [`lane`] reads them.
 macro_rules! lanes {
     () => {
-        "SELECT p.job, p.\"group\", p.topic, p.partition, p.head, d.message_key, p.waiting, \
+        "SELECT p.job, p.\"group\", p.topic, p.partition, p.head, d.state = 'requested', d.message_key, p.waiting, \
          (extract(epoch FROM p.since) * 1000)::bigint, (extract(epoch FROM p.full_since) * 1000)::bigint \
          FROM idempotent_jobs.parked p JOIN idempotent_jobs.dead_letters d ON d.id = p.head "
     };
@@ -227,8 +227,8 @@ fn held((id, head, waiting): (i64, i64, i64)) -> Held {
     Held { id, head, waiting }
 }
 
-fn lane((job, group, topic, partition, head, key, waiting, since, full_since): Row) -> ParkedLane {
+fn lane((job, group, topic, partition, head, head_requested, key, waiting, since, full_since): Row) -> ParkedLane {
     let waiting = u32::try_from(waiting).unwrap_or(0);
     let (since, full_since): (SystemTime, _) = (instant(since), full_since.map(instant));
-    ParkedLane { job, group, topic, partition, head, key, waiting, since, full_since }
+    ParkedLane { job, group, topic, partition, head, head_requested, key, waiting, since, full_since }
 }

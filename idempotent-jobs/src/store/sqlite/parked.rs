@@ -10,12 +10,12 @@ use crate::store::parked::{Held, ParkSql, ParkedLane};
 
 const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
-type Row = (String, String, String, i32, i64, Option<Vec<u8>>, i64, i64, Option<i64>);
+type Row = (String, String, String, i32, i64, bool, Option<Vec<u8>>, i64, i64, Option<i64>);
 
 /// Lanes as [`lane`] reads them.
 macro_rules! lanes {
     () => {
-        "SELECT p.job, p.\"group\", p.topic, p.\"partition\", p.head, d.message_key, p.waiting, \
+        "SELECT p.job, p.\"group\", p.topic, p.\"partition\", p.head, d.state = 'requested', d.message_key, p.waiting, \
          CAST(strftime('%s', p.since) AS INTEGER) * 1000, CAST(strftime('%s', p.full_since) AS INTEGER) * 1000 \
          FROM main.idempotent_jobs_parked p JOIN main.idempotent_jobs_dead_letters d ON d.id = p.head "
     };
@@ -216,8 +216,8 @@ fn held((id, head, waiting): (i64, i64, i64)) -> Held {
     Held { id, head, waiting }
 }
 
-fn lane((job, group, topic, partition, head, key, waiting, since, full_since): Row) -> ParkedLane {
+fn lane((job, group, topic, partition, head, head_requested, key, waiting, since, full_since): Row) -> ParkedLane {
     let waiting = u32::try_from(waiting).unwrap_or(0);
     let (since, full_since): (SystemTime, _) = (instant(since), full_since.map(instant));
-    ParkedLane { job, group, topic, partition, head, key, waiting, since, full_since }
+    ParkedLane { job, group, topic, partition, head, head_requested, key, waiting, since, full_since }
 }
