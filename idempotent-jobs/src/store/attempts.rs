@@ -109,6 +109,19 @@ pub struct NotedRun {
     pub(super) free: Option<Duration>,
 }
 
+impl NotedRun {
+    /// `noted` and `free`: the milliseconds of a row, which a clock that was set back makes negative.
+    pub(super) fn new(
+        runner: Option<String>,
+        known: Redriven,
+        is_due: bool,
+        (noted, free): (i64, Option<i64>),
+    ) -> Self {
+        let since = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        Self { runner, known, is_due, noted: since(noted), free: free.map(since) }
+    }
+}
+
 /// What follows from it for another process, or for the same.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {

@@ -253,13 +253,9 @@ impl AttemptSql for Postgres {
         .bind(id)
         .fetch_optional(conn)
         .await?;
-        let since = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
-        Ok(row.map(|(runner, deaths, failures, is_due, noted, free)| NotedRun {
-            runner,
-            known: Redriven { deaths: count(deaths), failures: count(failures) },
-            is_due,
-            noted: since(noted),
-            free: free.map(since),
+        Ok(row.map(|(runner, deaths, failures, is_due, noted, free)| {
+            let known = Redriven { deaths: count(deaths), failures: count(failures) };
+            NotedRun::new(runner, known, is_due, (noted, free))
         }))
     }
 
