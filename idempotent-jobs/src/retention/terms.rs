@@ -24,7 +24,7 @@ pub const QUEUED: Duration = Duration::from_secs(3_600);
 pub struct Terms {
     topics: BTreeMap<String, Term>,
     /// Partitions that were read out, at this committed offset and this end.
-    read: BTreeMap<(String, i32), (Option<i64>, i64)>,
+    read: BTreeMap<(String, i32), (i64, i64)>,
     /// Since when partitions are rid of what the group has not committed.
     emptied: BTreeMap<(String, i32), SystemTime>,
 }
@@ -56,12 +56,13 @@ impl Terms {
     }
 
     /// Enters which partitions are read out, and remembers it as long as neither end nor committed offset changes: the log
-    /// that showed it may be deleted by then.
+    /// that showed it may be deleted by then. Without a committed offset the database says it, each time.
     pub fn remember(&mut self, stands: &mut Stands) {
         for (place, stand) in stands {
-            stand.read |= self.read.get(place) == Some(&(stand.committed, stand.end));
+            let Some(committed) = stand.committed else { continue };
+            stand.read |= self.read.get(place) == Some(&(committed, stand.end));
             if stand.read {
-                self.read.insert(place.clone(), (stand.committed, stand.end));
+                self.read.insert(place.clone(), (committed, stand.end));
             } else {
                 self.read.remove(place);
             }

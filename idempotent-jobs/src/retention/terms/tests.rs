@@ -58,6 +58,11 @@ fn what_was_read_out_stays_so_while_nothing_comes_and_nothing_is_committed() {
     assert!(seen(&mut terms, stand(10, 10, 9)), "the log is deleted by now");
     assert!(!seen(&mut terms, stand(10, 11, 9)), "something came");
     assert!(!seen(&mut terms, stand(10, 10, 9)), "and went");
+    // A database that was put back may not know any more that the group began behind it all.
+    terms.remember(&mut stands([Stand { read: true, ..stand(10, 10, None) }]));
+    let mut again = stands([stand(10, 10, None)]);
+    terms.remember(&mut again);
+    assert!(again.values().all(|stand| !stand.read));
 }
 
 #[test]
