@@ -29,7 +29,7 @@ CREATE TABLE idempotent_jobs.owners (
     partition  integer NOT NULL,
     -- A process, and one of its assignments.
     owner      text NOT NULL,
-    -- The first offset that was read in it, and how many owners before it died at this very position.
+    -- The first offset that was read in it, and how many owners before it died in a row, of what may be one message.
     position   bigint NOT NULL,
     deaths     integer NOT NULL,
     since      timestamptz NOT NULL DEFAULT pg_catalog.now(),

@@ -29,7 +29,7 @@ CREATE TABLE idempotent_jobs_owners (
     "partition" INTEGER NOT NULL,
     -- A process, and one of its assignments.
     owner       TEXT NOT NULL,
-    -- The first offset that was read in it, and how many owners before it died at this very position.
+    -- The first offset that was read in it, and how many owners before it died in a row, of what may be one message.
     position    INTEGER NOT NULL,
     deaths      INTEGER NOT NULL,
     since       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),

@@ -284,7 +284,7 @@ fn tell_owners(now: &Sample, owners: &Owners, out: Out<'_>) -> Result<(), Troubl
     if owners.deadly > 0 {
         writeln!(
             out,
-            "  of {} of these the owner before died at the very offset that is worked on: a message may kill its process",
+            "  of {} of these the owner before died: if that goes on, a message may kill its process, and will be found",
             owners.deadly
         )?;
     }
@@ -372,7 +372,7 @@ fn owners_object(now: &Sample, owners: &Owners) -> Value {
         "group": owners.group,
         "partitions": owners.partitions.rows,
         "oldest_seconds": owners.partitions.oldest.map(|oldest| oldest.as_secs()),
-        "died_at_same_offset": owners.deadly,
+        "owner_before_died": owners.deadly,
         "left": rests(now, &owners.group),
     })
 }

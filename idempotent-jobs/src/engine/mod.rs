@@ -61,14 +61,10 @@ use crate::health::Health;
 use crate::job::{Job, Prepared, Spec};
 use crate::key::Key;
 use crate::message::Message;
-use crate::store::{Claim, Store, Terms};
+use crate::store::{Claim, SPAN, Store, Terms};
 
 /// A job as this engine runs it.
 pub(crate) type Routed<S> = Arc<dyn Job<<S as Store>::Tx>>;
-
-/// Messages of a partition from its first unsettled one on: behind a message that does not get
-/// done the others go on so far.
-const SPAN: usize = 10_000;
 
 /// What the engine is made of.
 pub(crate) struct Parts<S: Store> {

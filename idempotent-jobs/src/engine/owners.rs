@@ -3,7 +3,7 @@
 //! Invariant: before the first message of an assignment is read or run, a row says whose it is, and it is
 //! deleted only by that owner, when it lets go. So whoever is assigned a partition and finds another's row knows
 //! that this owner died, or sleeps. An owner that died says nothing of any message: only when several
-//! died in a row at one position are its messages *suspect*, and run alone, each noted before it is read.
+//! died in a row, of what may be one message, are its messages *suspect*, and run alone, each noted before it is read.
 //! Only who dies in a message that was noted so accuses it (`attempts`).
 
 use std::collections::HashMap;
@@ -14,14 +14,13 @@ use tokio::sync::Notify;
 
 use super::desk::Desk;
 use super::lanes::{Group, Start, Task};
-use super::{Engine, Progress, SPAN};
+use super::{Engine, Progress};
 use crate::kafka::Partition;
 use crate::message::{Coordinates, Message};
-use crate::store::{Attempted, Store, StoreError, Taken, Taking};
+use crate::store::{Attempted, SPAN, Store, StoreError, Taken, Taking};
 use crate::telemetry;
 
-/// Owners that died in a row at one position, before its messages are suspect. The first may have been
-/// killed by a person.
+/// Owners that died in a row, before messages are suspect. The first may have been killed by a person.
 const SUSPECT_FROM: u32 = 2;
 
 /// How long messages are suspect after their partition was assigned. A killer that is not met in this time

@@ -21,6 +21,14 @@ pub(super) const LETTING: &str = "letting partitions go";
 pub const RECENT: Duration = Duration::from_secs(5);
 pub(super) const NOTING: &str = "noting an attempt";
 
+/// Messages of a partition from its first unsettled one on: behind a message that does not get done the others go on so
+/// far. So an owner that died, died of nothing that lies further behind where it began, unless it got on.
+pub const SPAN: usize = 10_000;
+
+/// From the beginning of an owner that died to that of the next. A process that dies again and again is started again
+/// sooner: Kubernetes waits five minutes at most.
+const STREAK: Duration = Duration::from_secs(600);
+
 /// A partition that was assigned, before the first of its messages runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Taking<'a> {
@@ -33,7 +41,7 @@ pub struct Taking<'a> {
 /// What earlier owners of a partition left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How many owners in a row died while the partition stood at this position.
+    /// How many owners in a row died of what may lie before this position still.
     pub deaths: u32,
     /// Messages that failed, or that processes died of.
     pub attempts: Vec<Attempted>,
@@ -176,6 +184,8 @@ pub struct Found {
     pub(super) owner: String,
     pub(super) position: i64,
     pub(super) deaths: u32,
+    /// Since it took the partition over.
+    pub(super) age: Duration,
 }
 
 /// The SQL of attempts and owners, in the mirrored files `attempts.rs` of the databases.
@@ -278,20 +288,20 @@ pub struct Waits<'a> {
     pub(super) survived: bool,
 }
 
-/// How many owners in a row died at the position at which a partition is taken over.
+/// How many owners in a row died of what may be one message, when a partition is taken over at this position.
 ///
 /// An owner's row is there because it died, or because it sleeps, or because it was this process itself, in
-/// an assignment that ended without a word. One that got on did not die of what it began with: what it
-/// died of may be anything.
+/// an assignment that ended without a word. One that got on has not left its killer behind yet: a message that kills
+/// as soon as it is met lets each owner do some of those before it. Of one that was far, or lived long, nobody knows.
 fn deaths(found: Option<&Found>, process: &str, position: i64) -> u32 {
     let Some(found) = found else { return 0 };
-    let stands = found.position == position;
-    match found.owner.starts_with(process) {
-        true if stands => found.deaths,
-        true => 0,
-        false if stands => found.deaths.saturating_add(1),
-        false => 1,
-    }
+    let goes_on = match position.checked_sub(found.position) {
+        Some(0) => true,
+        Some(moved) => (1..SPAN as i64).contains(&moved) && found.age < STREAK,
+        None => false,
+    };
+    let before = if goes_on { found.deaths } else { 0 };
+    before.saturating_add(u32::from(!found.owner.starts_with(process)))
 }
 
 /// Within a transaction.
@@ -369,16 +379,23 @@ mod tests {
     use super::*;
 
     fn found(owner: &str, position: i64, deaths: u32) -> Found {
-        Found { topic: "t".into(), partition: 0, owner: owner.into(), position, deaths }
+        Found { topic: "t".into(), partition: 0, owner: owner.into(), position, deaths, age: Duration::ZERO }
     }
 
     #[test]
-    fn deaths_are_counted_while_the_position_stands_still() {
+    fn deaths_are_counted_while_they_may_be_of_one_message() {
         assert_eq!(deaths(None, "me", 5), 0);
         assert_eq!(deaths(Some(&found("other/1", 5, 0)), "me", 5), 1);
         assert_eq!(deaths(Some(&found("other/1", 5, 1)), "me", 5), 2);
-        assert_eq!(deaths(Some(&found("other/1", 4, 7)), "me", 5), 1, "it got on before it died");
+        assert_eq!(deaths(Some(&found("other/1", 4, 1)), "me", 5), 2, "it got on a little before it died");
+        let span = SPAN as i64;
+        assert_eq!(deaths(Some(&found("other/1", 5, 7)), "me", 4 + span), 8);
+        assert_eq!(deaths(Some(&found("other/1", 5, 7)), "me", 5 + span), 1, "what killed the ones before is done");
+        let old = |position| Found { age: STREAK, ..found("other/1", position, 7) };
+        assert_eq!(deaths(Some(&old(4)), "me", 5), 1, "it lived long before it died");
+        assert_eq!(deaths(Some(&old(5)), "me", 5), 8, "and got nothing done");
         assert_eq!(deaths(Some(&found("other/1", 6, 7)), "me", 5), 1, "offsets were reset");
+        assert_eq!(deaths(Some(&found("other/1", i64::MIN, 7)), "me", i64::MAX), 1);
     }
 
     #[test]
@@ -403,6 +420,7 @@ mod tests {
     fn who_lives_did_not_die() {
         assert_eq!(deaths(Some(&found("me/1", 5, 0)), "me", 5), 0);
         assert_eq!(deaths(Some(&found("me/1", 5, 2)), "me", 5), 2, "what was found before still holds");
-        assert_eq!(deaths(Some(&found("me/1", 4, 2)), "me", 5), 0);
+        assert_eq!(deaths(Some(&found("me/1", 4, 2)), "me", 5), 2);
+        assert_eq!(deaths(Some(&found("me/1", 5, 2)), "me", 5 + SPAN as i64), 0);
     }
 }

@@ -95,7 +95,7 @@ pub struct Owners {
     pub group: String,
     /// How many partitions, and for how long the oldest.
     pub partitions: Count,
-    /// Those whose owners before died at the very offset that the present one began at.
+    /// Those whose owner before died.
     pub deadly: u64,
 }
 

@@ -56,7 +56,7 @@ use crate::message::Coordinates;
 
 pub use self::answers::Transacted;
 pub(crate) use self::answers::{Asked, Given, Part};
-pub use self::attempts::{Attempted, Note, RECENT, Redrive, Redriven, Taken, Taking, Tried};
+pub use self::attempts::{Attempted, Note, RECENT, Redrive, Redriven, SPAN, Taken, Taking, Tried};
 pub use self::dialect::Dialect;
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;

@@ -8,6 +8,8 @@ use idempotent_jobs::{Coordinates, Headers, Reason};
 use super::{BUDGET, Bed, Message, asked, bury, fresh, message};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Nothing that lies further behind killed an owner.
+const SPAN: i64 = 10_000;
 
 fn table<B: Bed>(name: &str) -> String {
     B::processed().replace("processed", name)
@@ -47,6 +49,15 @@ async fn let_go<B: Bed>(store: &B::Store, owner: &str) {
     store.let_go("billing", &[Taking { from: &from, owner }]).await.expect("is let go");
 }
 
+/// As if all owners had taken their partitions over so much earlier.
+async fn age_owners<B: Bed>(bed: &B, seconds: u32) {
+    let since = match B::Store::CHAINS {
+        true => format!("since - interval '{seconds} seconds'"),
+        false => format!("strftime('%Y-%m-%dT%H:%M:%fZ', since, '-{seconds} seconds')"),
+    };
+    bed.outside(format!("UPDATE {} SET since = {since}", table::<B>("owners"))).await;
+}
+
 fn waits(owner: &str, failures: u32, wait: Duration) -> Note<'_> {
     Note::Waits { owner, failures, wait, error: Some("the handler says no\0"), survived: false }
 }
@@ -65,9 +76,15 @@ pub async fn con_08_a_partition_is_its_last_owners_until_that_lets_go<B: Bed>(be
     assert_eq!(rows(bed, "owners").await, 1, "neither is its owner");
     assert_eq!(take::<B>(&store, "b/2", 5).await.deaths, 1, "the same process, which lives");
     assert_eq!(take::<B>(&store, "c/1", 5).await.deaths, 2);
-    assert_eq!(take::<B>(&store, "d/1", 6).await.deaths, 1, "it got on");
-    let_go::<B>(&store, "d/1").await;
-    assert_eq!(take::<B>(&store, "e/1", 6).await.deaths, 0);
+    assert_eq!(take::<B>(&store, "d/1", 6).await.deaths, 3, "it got on a little");
+    assert_eq!(take::<B>(&store, "d/2", 6 + SPAN).await.deaths, 0, "it got on, and lives");
+    assert_eq!(take::<B>(&store, "e/1", 7 + SPAN).await.deaths, 1);
+    age_owners(bed, 599).await;
+    assert_eq!(take::<B>(&store, "f/1", 8 + SPAN).await.deaths, 2);
+    age_owners(bed, 600).await;
+    assert_eq!(take::<B>(&store, "g/1", 9 + SPAN).await.deaths, 1, "it lived long");
+    let_go::<B>(&store, "g/1").await;
+    assert_eq!(take::<B>(&store, "h/1", 9 + SPAN).await.deaths, 0);
 
     let other = Coordinates { partition: 4, ..message("", 6).at };
     let mine = message("", 7).at;

@@ -36,8 +36,9 @@ fn count(counted: i32) -> u32 {
 impl AttemptSql for Postgres {
     async fn owners(conn: &mut PgConnection, group: &str, takings: &[Taking<'_>]) -> Result<Vec<Found>, Error> {
         let (topics, partitions, _) = columns(takings);
-        let rows: Vec<(String, i32, String, i64, i32)> = sqlx::query_as(
-            "SELECT o.topic, o.partition, o.owner, o.position, o.deaths FROM idempotent_jobs.owners o \
+        let rows: Vec<(String, i32, String, i64, i32, i64)> = sqlx::query_as(
+            "SELECT o.topic, o.partition, o.owner, o.position, o.deaths, \
+             (extract(epoch FROM pg_catalog.clock_timestamp() - o.since) * 1000)::bigint FROM idempotent_jobs.owners o \
              JOIN unnest($2::text[], $3::integer[]) t (topic, partition) ON o.topic = t.topic AND o.partition = t.partition \
              WHERE o.\"group\" = $1 ORDER BY o.topic, o.partition FOR UPDATE OF o",
         )
@@ -46,12 +47,13 @@ impl AttemptSql for Postgres {
         .bind(partitions)
         .fetch_all(conn)
         .await?;
-        let found = |(topic, partition, owner, position, deaths)| Found {
+        let found = |(topic, partition, owner, position, deaths, age)| Found {
             topic,
             partition,
             owner,
             position,
             deaths: count(deaths),
+            age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
         };
         Ok(rows.into_iter().map(found).collect())
     }

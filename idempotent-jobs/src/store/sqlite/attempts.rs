@@ -27,8 +27,9 @@ impl AttemptSql for Sqlite {
     async fn owners(conn: &mut SqliteConnection, group: &str, takings: &[Taking<'_>]) -> Result<Vec<Found>, Error> {
         let mut all = Vec::new();
         for Taking { from, .. } in takings {
-            let row: Option<(String, i64, i64)> = sqlx::query_as(
-                "SELECT owner, position, deaths FROM main.idempotent_jobs_owners \
+            let row: Option<(String, i64, i64, i64)> = sqlx::query_as(
+                "SELECT owner, position, deaths, CAST((julianday('now') - julianday(since)) * 86400000 AS INTEGER) \
+                 FROM main.idempotent_jobs_owners \
                  WHERE \"group\" = $1 AND topic = $2 AND \"partition\" = $3",
             )
             .bind(group)
@@ -36,12 +37,13 @@ impl AttemptSql for Sqlite {
             .bind(from.partition)
             .fetch_optional(&mut *conn)
             .await?;
-            let found = |(owner, position, deaths)| Found {
+            let found = |(owner, position, deaths, age)| Found {
                 topic: from.topic.to_string(),
                 partition: from.partition,
                 owner,
                 position,
                 deaths: count(deaths),
+                age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
             };
             all.extend(row.map(found));
         }
