@@ -52,6 +52,9 @@ impl Postgres {
         } else {
             conn.execute("TRUNCATE idempotent_jobs.processed").await?;
         }
+        // Offsets begin anew for each measurement, and so does what is recorded of them.
+        let others = "DELETE FROM idempotent_jobs.watermarks WHERE \"group\" <> $1";
+        sqlx::query(others).bind(EARLIER).execute(&mut conn).await?;
         conn.execute("CHECKPOINT").await?;
         Ok(conn.close().await?)
     }

@@ -25,6 +25,8 @@ pub(super) struct Pace {
     next: Duration,
     began: Duration,
     interval: Duration,
+    /// Something was enqueued since the last read began.
+    woken: bool,
     /// Since when the database says that the relay is asleep.
     asleep_since: Option<Duration>,
     reads: usize,
@@ -33,7 +35,15 @@ pub(super) struct Pace {
 
 impl Pace {
     pub fn new() -> Self {
-        Self { next: Duration::ZERO, began: Duration::ZERO, interval: LEAST, asleep_since: None, reads: 0, rows: 0 }
+        Self {
+            next: Duration::ZERO,
+            began: Duration::ZERO,
+            interval: LEAST,
+            woken: false,
+            asleep_since: None,
+            reads: 0,
+            rows: 0,
+        }
     }
 
     /// When to read next.
@@ -44,20 +54,20 @@ impl Pace {
     /// A read begins.
     pub fn reads(&mut self, now: Duration) {
         self.began = now;
+        self.woken = false;
         self.next = now + AWAKE;
     }
 
     /// A read ended. `wasted`: most of what was read cannot be taken yet. `crowded`: it had to step
     /// over records.
     pub fn read(&mut self, now: Duration, found: usize, wasted: bool, crowded: bool) {
-        let woken = self.next <= now;
         self.rows += found;
         self.reads += usize::from(found > 0);
         if found >= MANY {
             (self.interval, self.next) = (LEAST, now);
         } else if wasted && (found > 0 || !crowded) {
             (self.interval, self.next) = (LEAST, now + AWAKE);
-        } else if found > 0 || woken {
+        } else if found > 0 || self.woken {
             (self.interval, self.next) = (LEAST, self.began + LEAST);
         } else {
             self.interval = (self.interval * 2).min(if crowded { CROWDED } else { self.longest(now) });
@@ -67,6 +77,7 @@ impl Pace {
 
     /// Something was enqueued.
     pub fn woken(&mut self, now: Duration) {
+        self.woken = true;
         self.next = self.next.min(now.max(self.began + LEAST));
     }
 
@@ -98,11 +109,16 @@ mod tests {
 
     /// Reads as it is told to, finding nothing, until `until`; how often.
     fn idle(pace: &mut Pace, until: Duration) -> usize {
+        idle_slowly(pace, ms(1), until)
+    }
+
+    /// The same where each read takes so long.
+    fn idle_slowly(pace: &mut Pace, takes: Duration, until: Duration) -> usize {
         let mut reads = 0;
         while pace.next() < until {
             let now = pace.next();
             pace.reads(now);
-            pace.read(now + ms(1), 0, false, false);
+            pace.read(now + takes, 0, false, false);
             reads += 1;
         }
         reads
@@ -117,6 +133,20 @@ mod tests {
         assert!(idle(&mut pace, ms(2_000)) > 80, "who enqueued before may commit now");
         idle(&mut pace, ms(3_000));
         assert!(idle(&mut pace, ms(13_000)) < 60);
+    }
+
+    /// It would take from the jobs what they need, and be the slower for it.
+    #[test]
+    fn a_slow_read_is_no_reason_to_read_again() {
+        let mut pace = Pace::new();
+        pace.told(true, ms(0));
+        idle_slowly(&mut pace, ms(30), ms(3_000));
+        let reads = idle_slowly(&mut pace, ms(30), ms(13_000));
+        assert!((40..50).contains(&reads), "{reads} in ten seconds");
+        pace.reads(ms(14_000));
+        pace.woken(ms(14_020));
+        pace.read(ms(14_030), 0, false, false);
+        assert!(pace.next() <= ms(14_030), "woken while it read, it reads again");
     }
 
     #[test]
