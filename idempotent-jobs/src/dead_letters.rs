@@ -100,6 +100,16 @@ impl DeadLetters {
         Ok(Self { store: store::open_letters(database_url).await.map_err(refused)? })
     }
 
+    /// The same for a role that may only read, on PostgreSQL: nothing is brought up to date, and [`redrive`](Self::redrive)
+    /// and [`skip`](Self::skip) fail. It needs `USAGE` on the schema `idempotent_jobs` and `SELECT` on its tables.
+    ///
+    /// # Errors
+    /// [`Error::Start`] says why it cannot be used, such as tables that are not up to date.
+    pub async fn connect_to_read(database_url: &str) -> Result<Self, Error> {
+        let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
+        Ok(Self { store: store::open_letters_to_read(database_url).await.map_err(refused)? })
+    }
+
     /// Those that fit, the oldest first; 100 unless the filter has another [limit](Filter::limit).
     ///
     /// # Errors

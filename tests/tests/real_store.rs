@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use idempotent_jobs::__private::store::{
     Buried, Claimed, CommitError, Fault, Isolation, PostgresStore, Rolled, SqliteStore, Store, StoreError, Terms, Tx,
 };
+use idempotent_jobs::dead_letters::{DeadLetters, Filter, Foreseen};
 use idempotent_jobs::outbox::{self, Enqueued};
 use idempotent_jobs::{Outgoing, PgTx, Reason, Savepoint};
 use sqlx::postgres::{PgConnectOptions, PgListener};
@@ -557,6 +558,28 @@ on_postgres! {
         store.commit(tx, BUDGET).await.unwrap();
         assert_stored(bed, 1, 1).await;
         drop(store);
+        bed.outside(format!("DROP OWNED BY {role}")).await;
+        admin(format!("DROP ROLE {role}")).await;
+    }
+
+    async fn a_role_that_only_reads_lists_dead_letters_and_changes_none(bed) {
+        let role = format!("role_{}", bed.name);
+        admin(format!("CREATE ROLE {role} LOGIN PASSWORD 'secret-of-the-test'")).await;
+        let url = url(&bed.name, Some(&role), None);
+        let store = bed.open(1).await;
+        bury::<PgBed>(&store, &message("[1]", 5), Reason::Exhausted).await;
+        bed.outside(format!("GRANT USAGE ON SCHEMA idempotent_jobs TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA idempotent_jobs TO {role}")).await;
+        assert!(DeadLetters::connect(&url).await.is_err(), "it could not decide on one");
+        let letters = DeadLetters::connect_to_read(&url).await.unwrap();
+        let found = letters.list(&Filter::open()).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(letters.foresee(&Filter::open()).await.unwrap(), [(found[0].id, Foreseen::Runs)]);
+        assert!(letters.show(found[0].id).await.unwrap().is_some() && letters.parked().await.unwrap().is_empty());
+        let error = letters.skip(&Filter::open(), "ann").await.unwrap_err().to_string();
+        assert!(error.contains("permission denied"), "{error}");
+        bed.outside("DELETE FROM idempotent_jobs.migrations WHERE version = 7".into()).await;
+        let error = DeadLetters::connect_to_read(&url).await.map(drop).unwrap_err().to_string();
+        assert!(error.contains("1 of its migrations are missing"), "{error}");
         bed.outside(format!("DROP OWNED BY {role}")).await;
         admin(format!("DROP ROLE {role}")).await;
     }

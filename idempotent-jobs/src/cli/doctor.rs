@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::text::{clean, lines};
+use super::text::{clean, lines, patiently};
 use super::{End, Out, Trouble};
 use crate::doctor::{Doctor, Finding, Severity};
 
@@ -28,7 +28,7 @@ Exit codes:
   2  there is an error: something does not work, or loses messages";
 
 pub(super) async fn run(args: &Examine, out: Out<'_>) -> Result<End, Trouble> {
-    let mut findings = Doctor::from_env().examine().await;
+    let mut findings = patiently(Doctor::from_env().examine()).await;
     // What is worst is read last, next to the prompt.
     findings.sort_by_key(|finding| finding.severity);
     let worst = findings.last().map_or(Severity::Ok, |finding| finding.severity);

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! # Exit codes
-//! 0: all is done, or well. 1: some of it is not, or there is a warning. 2: it could not be done, or
-//! is wrong, or was asked for wrongly.
+//! 0: all is done, or well, also where a choice fits nothing. 1: some of it is not, what was named by number or key is
+//! not there, or there is a warning. 2: it could not be done, or is wrong, or was asked for wrongly.
 //!
 //! # Output
 //! Text for people, and with `--json` one JSON object a line for scripts. Payloads and the values of headers
@@ -54,7 +54,7 @@ Environment, the same as the worker's:
 
 Exit codes:
   0  all is done, or well
-  1  some of it is not done, or there is a warning
+  1  some of it is not done, what was named by number or key is not there, or there is a warning
   2  it could not be done, or is wrong, or was asked for wrongly";
 
 #[derive(Subcommand)]
@@ -90,10 +90,18 @@ enum Trouble {
     /// It has to be asked for in another way.
     #[error("{0}")]
     Asked(String),
-    #[error(transparent)]
+    #[error("{}", told(.0))]
     Failed(#[from] Error),
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
+}
+
+/// Nothing was to be started.
+fn told(error: &Error) -> String {
+    match error {
+        Error::Start(problems) => problems.join("\n"),
+        other => other.to_string(),
+    }
 }
 
 /// Where a command writes.

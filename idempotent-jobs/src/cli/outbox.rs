@@ -28,8 +28,8 @@ pub(super) enum Command {
 #[derive(Args)]
 pub(super) struct List {
     /// At most so many
-    #[arg(long, value_name = "RECORDS", default_value_t = 100)]
-    limit: usize,
+    #[arg(long, value_name = "RECORDS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
     /// One JSON object a line
     #[arg(long)]
     json: bool,
@@ -113,9 +113,10 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
 
 async fn list(args: &List, outbox: &Outbox, out: Out<'_>) -> Result<End, Trouble> {
     // One more, to know whether there are more.
-    let mut found = outbox.set_aside(args.limit.saturating_add(1)).await?;
-    if found.len() > args.limit {
-        found.truncate(args.limit);
+    let limit = args.limit as usize;
+    let mut found = outbox.set_aside(limit.saturating_add(1)).await?;
+    if found.len() > limit {
+        found.truncate(limit);
         text::note("and more: --limit");
     }
     if args.json {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::doctor::object as finding_object;
 use super::letters::lane_object;
-use super::text::{age, clean, millis, parse_age, table, utc};
+use super::text::{age, clean, millis, parse_age, patiently, table, utc};
 use super::{End, Out, Trouble, database_url, tables};
 use crate::doctor::{Finding, Severity, judge_history, numbers, readers};
 use crate::kafka::{self, Cluster, Group, Progress, Properties, Unread, alike};
@@ -43,13 +43,15 @@ behind one that died: `idempotent-jobs dead-letters parked`.
 
 Exit codes:
   0  all was looked at
-  1  the brokers, or some topics or partitions, were not: the rest is shown, and its LAG is of the rest
+  1  the brokers, or some topics or partitions, were not: the rest is shown, and its LAG is of the rest; or no job
+     of the group that KAFKA_GROUP_ID names ran on the database
   2  the database was not reached, or its tables are missing or of another version";
 
 /// How long the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A look at everything.
+#[derive(Clone)]
 struct Sample {
     at: Instant,
     time: SystemTime,
@@ -63,10 +65,15 @@ struct Sample {
 pub(super) async fn run(args: &Status, out: Out<'_>) -> Result<End, Trouble> {
     let url = database_url()?;
     let properties = Properties::from_env();
-    let mut before = look(&url, &properties).await;
+    let mut before = patiently(look(&url, &properties)).await;
     loop {
-        tokio::time::sleep(args.interval).await;
-        let now = look(&url, &properties).await;
+        // Of brokers that are away there are no rates.
+        let now = if before.cluster.is_err() && !args.watch {
+            before.clone()
+        } else {
+            tokio::time::sleep(args.interval).await;
+            look(&url, &properties).await
+        };
         if args.json {
             writeln!(out, "{}", object(&before, &now))?
         } else {
@@ -103,6 +110,8 @@ async fn look(url: &str, properties: &Properties) -> Sample {
 fn is_whole(cluster: &Cluster) -> bool {
     cluster.topics.iter().all(|topic| topic.problem.is_none())
         && cluster.groups.iter().all(|group| group.progress.is_ok() && group.unread.is_empty())
+        // Otherwise the groups are of no job.
+        && cluster.topics.is_empty() == cluster.groups.is_empty()
 }
 
 /// What is in the tables, or why that cannot be told.
@@ -180,8 +189,8 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
         };
         writeln!(out, "group {}: {members}", clean(&group.name))?;
         match &group.progress {
-            Ok(progress) if progress.is_empty() && group.unread.is_empty() => {
-                writeln!(out, "no topic: what it reads is known from the jobs that ran on the database")?
+            Ok(_) if cluster.topics.is_empty() => {
+                writeln!(out, "no topic: no job of this group ran on the database. Is that its name?")?
             }
             Ok(progress) => {
                 let passed = now.at.duration_since(before.at);
@@ -249,7 +258,7 @@ fn tell_lanes(lanes: &Lanes, out: Out<'_>) -> Result<(), Trouble> {
     }
     let full = if lanes.full > 0 { format!("; FULL: {}", lanes.full) } else { String::new() };
     writeln!(out, "parked: {} message(s) in {}{full}", lanes.waiting, counted(lanes.all, "lane(s)"))?;
-    for lane in &lanes.first {
+    for lane in lanes.first.iter().filter(|lane| lane.waiting > 0) {
         let full = if lane.full_since.is_some() { ", FULL: its partition comes to stand still" } else { "" };
         let (job, topic) = (clean(&lane.job), clean(&lane.topic));
         writeln!(

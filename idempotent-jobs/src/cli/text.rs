@@ -8,6 +8,19 @@ pub(super) fn note(words: &str) {
     let _ = writeln!(io::stderr(), "{words}");
 }
 
+/// Whoever waits for this long is told what for.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What a look finds; says on the error output that it takes its time, if it does.
+pub(super) async fn patiently<T>(looking: impl Future<Output = T>) -> T {
+    tokio::pin!(looking);
+    tokio::select! {
+        found = &mut looking => return found,
+        () = tokio::time::sleep(SILENCE) => note("waiting for the database and the brokers to answer, for ten seconds each at most"),
+    }
+    looking.await
+}
+
 /// Text of one line that came from outside. A terminal obeys what is in a topic's name or an error: so
 /// nothing that is not plainly visible is passed on.
 pub(super) fn clean(text: &str) -> String {

@@ -13,7 +13,14 @@ pub(super) fn judge(cluster: &Cluster, place: &str, report: &mut Report) {
     }
     for group in &cluster.groups {
         members(group, report);
-        progress(group, report);
+        if cluster.topics.is_empty() {
+            let advice =
+                "set `KAFKA_GROUP_ID` to what the workers have, or leave it out to look at all groups of the database";
+            let place = format!("group `{}`", group.name);
+            report.warning("group.progress", place, "no job of this group ran on the database", advice);
+        } else {
+            progress(group, report);
+        }
     }
 }
 

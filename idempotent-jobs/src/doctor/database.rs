@@ -156,7 +156,8 @@ fn work(place: &str, contents: &Contents, report: &mut Report) {
 }
 
 fn lanes(place: &str, lanes: &Lanes, report: &mut Report) {
-    for lane in &lanes.first {
+    // Behind one that nothing waits for, nothing is held up: it is counted among the dead letters.
+    for lane in lanes.first.iter().filter(|lane| lane.waiting > 0) {
         let place = format!("{place}, job `{}`, topic `{}`, partition {}", lane.job, lane.topic, lane.partition);
         let (head, waiting) = (lane.head, lane.waiting);
         if lane.head_requested {
@@ -181,7 +182,7 @@ fn lanes(place: &str, lanes: &Lanes, report: &mut Report) {
         }
     }
     let named = lanes.first.len() as u64;
-    if lanes.all.rows > named {
+    if lanes.waiting > 0 && lanes.all.rows > named {
         let what = format!("{} more lane(s) wait; in all of them {} message(s)", lanes.all.rows - named, lanes.waiting);
         let advice = "`idempotent-jobs dead-letters parked` shows them";
         if lanes.full > named {
@@ -190,7 +191,7 @@ fn lanes(place: &str, lanes: &Lanes, report: &mut Report) {
             report.warning("dead_letters.parked", place, what, advice);
         }
     }
-    if lanes.all.rows == 0 {
+    if lanes.waiting == 0 {
         report.ok("dead_letters.parked", place, "no message waits behind a dead letter");
     }
 }

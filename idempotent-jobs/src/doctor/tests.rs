@@ -223,3 +223,19 @@ fn each_fault_of_a_group_has_its_check() {
         assert_eq!(faults_of(topic(), group), [(check, severity)]);
     }
 }
+
+#[test]
+fn a_group_whose_name_no_job_has_is_told_of() {
+    let mut report = Report::default();
+    let nobody = Group { progress: Ok(Vec::new()), ..group() };
+    brokers::judge(&Cluster { brokers: 3, topics: Vec::new(), groups: vec![nobody] }, "brokers", &mut report);
+    assert_eq!(wrong(report), [("group.progress", Severity::Warning)]);
+}
+
+#[test]
+fn a_lane_that_nothing_waits_in_is_no_fault() {
+    let mut harmed = database();
+    contents(&mut harmed).lanes = Lanes { waiting: 0, ..lanes(None, 3) };
+    contents(&mut harmed).lanes.first[0].waiting = 0;
+    assert_eq!(faults(&harmed), []);
+}

@@ -178,8 +178,8 @@ impl<S: Store> Engine<S> {
             }
             Ok(Parking::Already) => Outcome::DeadBefore,
             Ok(Parking::Seen(claimed)) => Outcome::seen(claimed),
-            Ok(Parking::Full { waiting }) => {
-                self.tell_full(job, task, lane, waiting);
+            Ok(Parking::Full { waiting, head }) => {
+                self.tell_full(job, task, lane, (waiting, head));
                 task.progress.waits(job);
                 Outcome::Crowded
             }
@@ -197,7 +197,7 @@ impl<S: Store> Engine<S> {
     /// What nobody knows stays as it was.
     fn show_full(&self, spec: &Spec, task: &Task<Progress>, lane: &[u8; 32], parking: &Result<Parking, StoreError>) {
         let full = match parking {
-            Ok(Parking::Full { waiting }) => Some(*waiting),
+            Ok(Parking::Full { waiting, .. }) => Some(*waiting),
             // A lane that is full all the same says so with its next message.
             Ok(Parking::Free | Parking::Parked | Parking::Already | Parking::Seen(_)) => None,
             Err(_) => return,
@@ -220,13 +220,14 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    fn tell_full(&self, job: usize, task: &Task<Progress>, lane: &[u8; 32], waiting: u32) {
+    fn tell_full(&self, job: usize, task: &Task<Progress>, lane: &[u8; 32], (waiting, letter): (u32, i64)) {
         let spec = self.jobs[job].spec();
         metrics::counter!(telemetry::LANE_FULL, "job" => spec.name, "topic" => spec.topic).increment(1);
         if self.parked.tells(task.epoch(), (job, *lane), Instant::now()) {
             tracing::warn!(
-                job = spec.name, at = %task.message.coordinates, lane = hex(&lane[..8]), waiting, limit = spec.park,
-                "so many messages wait behind a dead letter of this lane that it takes in no more: decide on that letter, or its partition comes to stand still"
+                job = spec.name, at = %task.message.coordinates, lane = hex(&lane[..8]), letter, waiting, limit = spec.park,
+                "so many messages wait behind a dead letter of this lane that it takes in no more: decide on that letter (`idempotent-jobs dead-letters \
+                 redrive {letter}` when its cause is mended, or `skip {letter}`), or its partition comes to stand still"
             );
         }
     }

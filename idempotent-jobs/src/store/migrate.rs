@@ -31,7 +31,7 @@ pub(super) fn missing(known: &[Migration], applied: &[(i32, String)]) -> Result<
         let Some(migration) = known.iter().find(|migration| migration.version == *version) else {
             return Err(format!(
                 "its tables are of version {version}, newer than this program knows ({}): \
-                 deploy the newer program, or restore the tables of the older one",
+                 take the program of that version; the older one cannot be gone back to, since messages were processed by the newer one",
                 known.last().map_or(0, |migration| migration.version)
             ));
         };

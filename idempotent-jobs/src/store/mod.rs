@@ -65,7 +65,7 @@ pub use self::inspect::{
 };
 pub use self::letters::{
     Again, Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
-    Requested, Standing, Unkeyed, open_letters,
+    Requested, Standing, Unkeyed, open_letters, open_letters_to_read,
 };
 pub use self::operate::{Operate, SetAside, open_operate};
 pub use self::parked::{Held, ParkSql, ParkedLane, Parking};

@@ -38,6 +38,8 @@ pub enum Parking {
     Full {
         /// How many.
         waiting: u32,
+        /// The number of the letter they wait behind.
+        head: i64,
     },
 }
 
@@ -197,7 +199,7 @@ pub(super) async fn park<DB: Dialect>(
     }
     if held.waiting >= i64::from(limit) {
         DB::fill(conn, held.id).await.map_err(failed)?;
-        return Ok(Parking::Full { waiting: u32::try_from(held.waiting).unwrap_or(u32::MAX) });
+        return Ok(Parking::Full { waiting: u32::try_from(held.waiting).unwrap_or(u32::MAX), head: held.head });
     }
     if let Some(claim) = &death.claim
         && !DB::insert_dead(conn, claim).await.map_err(failed)?

@@ -8,7 +8,7 @@ use sqlx::{Error, SqlSafeStr};
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::timeout;
 
-use super::dialect::{Broken, Dialect, between, depth};
+use super::dialect::{Broken, Dialect, Options, between, depth};
 use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
@@ -56,10 +56,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     const CHAINS: bool = DB::CHAINS;
 
     async fn open(url: &str, connections: usize) -> Result<Self, StoreError> {
-        let options = DB::open(url).await?;
-        let aside = DB::CHAINS.then(|| Slots::new(options.clone(), ASIDE));
-        let marking = Marking::new(&options);
-        Ok(Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking })
+        DB::open(url).await.map(|options| Self::of(options, connections))
     }
 
     fn connections(&self) -> usize {
@@ -364,6 +361,17 @@ impl<DB: Dialect> Store for SqlStore<DB> {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
+    fn of(options: Options<DB>, connections: usize) -> Self {
+        let aside = DB::CHAINS.then(|| Slots::new(options.clone(), ASIDE));
+        let marking = Marking::new(&options);
+        Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking }
+    }
+
+    /// With one connection, for a role that may only read.
+    pub(super) async fn open_to_read(url: &str) -> Result<Self, StoreError> {
+        DB::open_to_read(url).await.map(|options| Self::of(options, 1))
+    }
+
     async fn bury_in(&self, mut tx: Tx<DB>, death: &Death<'_>) -> Result<Buried, StoreError> {
         // An error drops the transaction and its connection.
         match within(BESIDE.timeout, letters::BURYING, letters::bury::<DB>(tx.parts().0, death)).await? {

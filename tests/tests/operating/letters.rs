@@ -69,7 +69,9 @@ pub fn are_looked_at_run_again_and_set_aside(kind: Kind) {
         assert_eq!((&dry[0]["would"], &dry[1]["would"]), (&json!("stand"), &json!("unknown")), "{dry:?}");
     }
     let shown = world.tool(0, &["dead-letters", "show", &failed[0]]);
-    shown.says(&["redriven", "requested by bea", "requested by ann@", "open by a worker", "payload", "tenant"]);
+    shown.says(&["redriven", "requested by bea", "open by a worker", "kafka key", "payload", "tenant"]);
+    shown.says(&["requested by ann@", ": had died: terminal: the account is unknown"]);
+    assert_eq!(shown.out.matches("had died").count(), 1, "later ones say so themselves: {shown:?}");
     shown.hides(&[CARD, TENANT]);
 
     world
@@ -121,6 +123,10 @@ pub fn that_no_worker_takes_are_waited_for_in_vain(kind: Kind) {
     let dry = world.tool(1, &["dead-letters", "redrive", requested, "--dry-run"]);
     dry.says(&["would be left as it is: it is requested"]);
     dry.hides(&["its handler would be entered"]);
+    world.tool(1, &["dead-letters", "redrive", requested]).says(&["it is to be run again already"]);
+    // Whoever asked first.
+    let told = world.tool(1, &["dead-letters", "redrive", requested, "--wait=1s"]);
+    told.says(&["it is to be run again already", "still requested"]);
     world.tool(0, &["dead-letters", "skip", requested, "--dry-run"]).says(&["would be skipped"]);
 }
 
@@ -136,6 +142,11 @@ pub fn are_chosen_before_they_are_changed(kind: Kind) {
     // Not the number of another letter.
     world.tool(2, &["dead-letters", "redrive", "1", "--wait", "10"]).says(&["`10` is no duration"]);
     tests::wait_for(idempotent_jobs::outbox::migrate(world.database.url())).expect("the tables can be made");
-    world.tool(2, &["dead-letters", "show", "7"]).says(&["there is no dead letter 7"]);
+    // What is named has to be there.
+    for arguments in [&["show", "7"][..], &["list", "7"], &["list", "7", "--json"], &["export", "7"]] {
+        world.tool(1, &[&["dead-letters"], arguments].concat()).says(&["there is no dead letter 7"]);
+    }
+    world.tool(1, &["dead-letters", "redrive", "7"]).says(&["there is no such dead letter"]);
+    world.tool(2, &["dead-letters", "list", "--limit", "0"]).says(&["0 is not in"]);
     world.tool(0, &["dead-letters", "list"]).says(&["no dead letter fits", "--state all"]);
 }

@@ -73,6 +73,10 @@ impl Asked {
         Err(Trouble::Asked(wrong.to_owned()))
     }
 
+    pub(super) fn only_looks(&self) -> bool {
+        self.dry_run
+    }
+
     fn by(&self) -> String {
         self.by.clone().unwrap_or_else(|| format!("{}@{}", user(), host()))
     }
@@ -106,7 +110,10 @@ pub(super) async fn redrive(args: &Redrive, letters: &DeadLetters, out: Out<'_>)
     let would: HashMap<i64, Foreseen> = foreseen.into_iter().filter(|(_, it)| told(it)).collect();
     let end = tell(asked, &answers, "to be run again", out, |id| would.get(&id).copied())?;
     let Some(limit) = args.wait else { return Ok(end) };
-    let requested: Vec<i64> = answers.iter().filter(|(_, answer)| *answer == Answer::Done).map(|(id, _)| *id).collect();
+    // Whoever asked first: what is waited for is how it ends.
+    let is_waited_for = |answer: &Answer| matches!(answer, Answer::Done | Answer::Stands(LetterState::Requested));
+    let requested: Vec<i64> = answers.iter().filter(|(_, it)| is_waited_for(it)).map(|(id, _)| *id).collect();
+    let end = if answers.iter().all(|(_, it)| is_waited_for(it)) { End::Well } else { end };
     Ok(end.max(wait::wait(letters, requested, limit, asked.json, out).await?))
 }
 
@@ -178,6 +185,7 @@ fn tell(
             Answer::Stands(LetterState::Parked) => {
                 "left as it is: it is parked, and follows the one it waits behind: `dead-letters parked`".to_owned()
             }
+            Answer::Stands(LetterState::Requested) => "left as it is: it is to be run again already".to_owned(),
             Answer::Stands(state) => format!("left as it is: it is {state}"),
             Answer::Unknown => "there is no such dead letter".to_owned(),
         };

@@ -22,18 +22,18 @@ pub(in crate::cli) struct Export {
 }
 
 pub(super) async fn export(args: &Export, letters: &DeadLetters, out: Out<'_>) -> Result<End, Trouble> {
-    let filter = args.which.filter();
+    let (filter, end) = (args.which.filter(), args.which.missing(letters).await?);
     let Some(path) = &args.output else {
         let mut piped = Piped { out, failed: None };
         let exported = letters.export(&filter, &mut piped).await;
-        return piped.failed.map_or_else(|| Ok(exported.map(|_| End::Well)?), |error| Err(Trouble::Output(error)));
+        return piped.failed.map_or_else(|| Ok(exported.map(|_| end)?), |error| Err(Trouble::Output(error)));
     };
     let named = |error: io::Error| Error::Output(format!("{}: {error}", path.display()));
     let mut file = BufWriter::new(private(path).map_err(named)?);
     let written = letters.export(&filter, &mut file).await?;
     file.into_inner().map_err(|error| named(error.into_error()))?.sync_all().map_err(named)?;
     writeln!(out, "{written} dead letter(s) written to {}", path.display())?;
-    Ok(End::Well)
+    Ok(end)
 }
 
 /// It holds payloads: for nobody else to read.

@@ -51,7 +51,10 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
     }
     let url = database_url()?;
     current(&url).await?;
-    let letters = DeadLetters::connect(&url).await?;
+    let letters = match command.only_reads() {
+        true => DeadLetters::connect_to_read(&url).await?,
+        false => DeadLetters::connect(&url).await?,
+    };
     match command {
         Command::List(args) => list(&args, &letters, out).await,
         Command::Show(args) => show::show(&args, &letters, out).await,
@@ -59,6 +62,15 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
         Command::Skip(args) => decide::skip(&args, &letters, out).await,
         Command::Parked(args) => parked::parked(&args, &letters, out).await,
         Command::Export(args) => export::export(&args, &letters, out).await,
+    }
+}
+
+impl Command {
+    fn only_reads(&self) -> bool {
+        match self {
+            Self::Redrive(decide::Redrive { asked, .. }) | Self::Skip(decide::Skip { asked }) => asked.only_looks(),
+            Self::List(_) | Self::Show(_) | Self::Parked(_) | Self::Export(_) => true,
+        }
     }
 }
 
@@ -74,19 +86,20 @@ async fn list(args: &List, letters: &DeadLetters, out: Out<'_>) -> Result<End, T
     if more {
         text::note("and more: --limit, or a narrower choice");
     }
+    let end = args.which.missing(letters).await?;
     if args.json {
         for letter in &found {
             writeln!(out, "{}", object(letter))?;
         }
-        return Ok(End::Well);
+        return Ok(end);
     }
     if found.is_empty() {
         writeln!(out, "no dead letter fits{}", args.which.hint())?;
-        return Ok(End::Well);
+        return Ok(end);
     }
     let rows: Vec<_> = found.iter().map(row).collect();
     text::table(out, ["NUMBER", "STATE", "AGE", "JOB", "REASON", "TRIES", "MESSAGE", "KEY", "ERROR"], &rows)?;
-    Ok(End::Well)
+    Ok(end)
 }
 
 fn row(letter: &DeadLetter) -> [String; 9] {

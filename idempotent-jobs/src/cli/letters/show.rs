@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::json;
 
-use super::super::text::{bytes, clean, lines, millis, utc};
+use super::super::text::{bytes, clean, lines, millis, note, utc};
 use super::{End, Out, Trouble, object};
-use crate::dead_letters::{Change, DeadLetter, DeadLetters, Shown};
+use crate::dead_letters::{Change, DeadLetter, DeadLetters, Filter, Foreseen, LetterState, Shown};
 use crate::key::hex;
 
 /// `show`
@@ -24,27 +24,31 @@ pub(in crate::cli) struct Show {
 
 pub(super) async fn show(args: &Show, letters: &DeadLetters, out: Out<'_>) -> Result<End, Trouble> {
     let Some(shown) = letters.show(args.id).await? else {
-        return Err(Trouble::Asked(format!(
-            "there is no dead letter {}: `dead-letters list --state all` shows them",
-            args.id
-        )));
+        note(&format!("there is no dead letter {}: `dead-letters list --state all` shows them", args.id));
+        return Ok(End::Partly);
     };
+    let behind = match shown.letter.state {
+        LetterState::Parked => letters.foresee(&Filter::default().ids([args.id])).await?.pop(),
+        _ => None,
+    };
+    let behind = behind.and_then(|(_, it)| if let Foreseen::Waits { behind } = it { Some(behind) } else { None });
     if args.json {
-        writeln!(out, "{}", as_json(&shown, args.payload))?
+        writeln!(out, "{}", as_json(&shown, behind, args.payload))?
     } else {
-        as_text(&shown, args.payload, out)?
+        as_text(&shown, behind, args.payload, out)?
     }
     Ok(End::Well)
 }
 
-fn as_json(shown: &Shown, payload: bool) -> serde_json::Value {
+fn as_json(shown: &Shown, behind: Option<i64>, payload: bool) -> serde_json::Value {
     let message = &shown.letter.message;
     let mut object = object(&shown.letter);
+    object["behind"] = json!(behind);
+    object["message_key_hex"] = json!(message.key.as_deref().map(hex));
     let change = |change: &Change| json!({ "state": change.state.as_str(), "at_ms": millis(change.at), "by": change.by, "detail": change.detail });
     object["history"] = shown.history.iter().map(change).collect();
     object["header_names"] = message.headers.iter().map(|(name, _)| name).collect();
     if payload {
-        object["message_key_hex"] = json!(message.key.as_deref().map(hex));
         object["payload_hex"] = json!(message.payload.as_deref().map(hex));
         let pairs: Vec<_> = message.headers.iter().map(|(name, value)| (name, value.map(hex))).collect();
         object["headers_hex"] = json!(pairs);
@@ -52,10 +56,13 @@ fn as_json(shown: &Shown, payload: bool) -> serde_json::Value {
     object
 }
 
-fn as_text(shown: &Shown, payload: bool, out: Out<'_>) -> Result<(), Trouble> {
+fn as_text(shown: &Shown, behind: Option<i64>, payload: bool, out: Out<'_>) -> Result<(), Trouble> {
     let letter = &shown.letter;
     for (name, value) in fields(letter) {
         writeln!(out, "{name:<9} {value}")?;
+    }
+    if let Some(behind) = behind {
+        writeln!(out, "behind    dead letter {behind}: decide on that one, and it is run in its turn")?;
     }
     writeln!(out, "error     {}", lines(&letter.error).replace('\n', "\n          "))?;
     for change in &shown.history {
@@ -74,7 +81,6 @@ fn as_text(shown: &Shown, payload: bool, out: Out<'_>) -> Result<(), Trouble> {
         )?;
         return Ok(());
     }
-    writeln!(out, "kafka key {}", value(letter.message.key.as_deref()))?;
     for (name, header) in letter.message.headers.iter() {
         writeln!(out, "header    {}: {}", clean(name), value(header))?;
     }
@@ -85,7 +91,7 @@ fn as_text(shown: &Shown, payload: bool, out: Out<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn fields(letter: &DeadLetter) -> [(&'static str, String); 9] {
+fn fields(letter: &DeadLetter) -> [(&'static str, String); 10] {
     let at = &letter.message.coordinates;
     let by = letter.changed_by.as_deref().map(|by| format!(" by {}", clean(by))).unwrap_or_default();
     [
@@ -94,6 +100,7 @@ fn fields(letter: &DeadLetter) -> [(&'static str, String); 9] {
         ("job", clean(letter.job.as_deref().unwrap_or("none takes its event"))),
         ("group", clean(&letter.group)),
         ("message", clean(&at.to_string())),
+        ("kafka key", value(letter.message.key.as_deref())),
         ("key", clean(letter.key.as_deref().unwrap_or("none could be computed"))),
         ("died", utc(letter.died_at)),
         ("reason", clean(&letter.reason)),

@@ -1,12 +1,14 @@
 //! Which dead letters are meant.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::text::parse_age;
-use crate::dead_letters::{Filter, LetterState};
+use super::text::{note, parse_age};
+use super::{End, Trouble};
+use crate::dead_letters::{DeadLetters, Filter, LetterState};
 use crate::error::Reason;
 
 /// A choice: those that fit everything that is given.
@@ -37,7 +39,7 @@ pub(super) struct Which {
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     younger_than: Option<Duration>,
     /// At most so many, the oldest first
-    #[arg(long, value_name = "LETTERS")]
+    #[arg(long, value_name = "LETTERS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) limit: Option<u32>,
 }
 
@@ -88,6 +90,17 @@ impl Which {
     /// Whether letters of any state are meant.
     pub(super) fn is_of_any_state(&self) -> bool {
         self.state == Some(Wanted::All)
+    }
+
+    /// What was named has to be there: says on the error output which numbers are not.
+    pub(super) async fn missing(&self, letters: &DeadLetters) -> Result<End, Trouble> {
+        let there: HashSet<i64> = letters.standings(&self.ids).await?.into_iter().map(|it| it.id).collect();
+        let missing: Vec<_> = self.ids.iter().filter(|id| !there.contains(id)).map(ToString::to_string).collect();
+        if missing.is_empty() {
+            return Ok(End::Well);
+        }
+        note(&format!("there is no dead letter {}", missing.join(", ")));
+        Ok(End::Partly)
     }
 
     /// What to try when nothing fits.

@@ -143,3 +143,17 @@ pub async fn open_letters(url: &str) -> Result<Arc<dyn LetterStore>, StoreError>
         _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
     }
 }
+
+/// The same for a role that may only read.
+///
+/// # Errors
+/// Also when the tables are not up to date.
+pub async fn open_letters_to_read(url: &str) -> Result<Arc<dyn LetterStore>, StoreError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => Ok(Arc::new(crate::store::PostgresStore::open_to_read(url).await?)),
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => Ok(Arc::new(crate::store::SqliteStore::open_to_read(url).await?)),
+        _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
+    }
+}

@@ -36,7 +36,7 @@ macro_rules! write {
              changed_at = pg_catalog.now(), changed_by = NULL WHERE d.state = 'redriven' \
              RETURNING d.id, d.died_at < d.changed_at AS again), \
              h AS (INSERT INTO idempotent_jobs.dead_letter_history (letter, state, detail) \
-             SELECT id, 'open', $16 || ': ' || $17 FROM w WHERE again) \
+             SELECT id, CASE $16 WHEN 'parked' THEN $16 ELSE 'open' END, $16 || ': ' || $17 FROM w WHERE again) \
              SELECT count(*) FROM w"
         )
     };
@@ -187,9 +187,11 @@ impl LetterSql for Postgres {
         let from: Vec<&str> = from.iter().map(|state| state.as_str()).collect();
         let changed: i64 = sqlx::query_scalar(
             "WITH c AS (UPDATE idempotent_jobs.dead_letters SET state = $3, changed_at = pg_catalog.now(), changed_by = $4 \
-             WHERE id = $1 AND state = ANY ($2) RETURNING id), \
+             WHERE id = $1 AND state = ANY ($2) RETURNING id, reason, error), \
              h AS (INSERT INTO idempotent_jobs.dead_letter_history (letter, state, by, detail) \
-             SELECT id, $3, $4, $5 FROM c) SELECT count(*) FROM c",
+             SELECT id, $3, $4, COALESCE($5, CASE WHEN $3 = 'requested' AND NOT EXISTS \
+             (SELECT FROM idempotent_jobs.dead_letter_history AS e WHERE e.letter = c.id) \
+             THEN 'had died: ' || reason || ': ' || error END) FROM c) SELECT count(*) FROM c",
         )
         .bind(id)
         .bind(from)

@@ -62,6 +62,19 @@ pub(super) async fn migrate(conn: &mut PgConnection) -> Result<(), StoreError> {
     within(ANSWER, DOING, verify(conn)).await
 }
 
+/// Finds the tables current, or says why they are not.
+pub(super) async fn current(conn: &mut PgConnection) -> Result<(), StoreError> {
+    let lasting = |why: String| StoreError::lasting(DOING, why);
+    let found = applied(conn).await.map_err(failed)?.unwrap_or_default();
+    match missing(&KNOWN, &found).map_err(lasting)? {
+        steps if steps.is_empty() => Ok(()),
+        steps => Err(lasting(format!(
+            "{} of its migrations are missing, and a role that only reads applies none: start a worker of this version",
+            steps.len()
+        ))),
+    }
+}
+
 /// What was applied, `None` without a migration table. Catalogs answer whatever the role may.
 pub(super) async fn applied(conn: &mut PgConnection) -> Result<Option<Vec<(i32, String)>>, sqlx::Error> {
     let found: bool = sqlx::query_scalar(

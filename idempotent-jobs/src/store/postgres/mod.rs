@@ -68,6 +68,10 @@ impl Dialect for Postgres {
         open::open(url).await
     }
 
+    async fn open_to_read(url: &str) -> Result<PgConnectOptions, StoreError> {
+        open::open_to_read(url).await
+    }
+
     async fn prepare(conn: &mut PgConnection) -> Result<guard::Guard, StoreError> {
         session::prepare(conn).await
     }

@@ -15,11 +15,27 @@ const DOING: &str = "checking the server";
 pub(super) const OLDEST: i32 = 140_000;
 
 pub(super) async fn open(url: &str) -> Result<PgConnectOptions, StoreError> {
+    opened(url, async |conn| migrate::migrate(conn).await).await
+}
+
+/// For a role that may only read.
+pub(super) async fn open_to_read(url: &str) -> Result<PgConnectOptions, StoreError> {
+    opened(url, async |conn| within(ANSWER, DOING, migrate::current(conn)).await).await
+}
+
+async fn opened(
+    url: &str,
+    tables: impl AsyncFnOnce(&mut PgConnection) -> Result<(), StoreError>,
+) -> Result<PgConnectOptions, StoreError> {
     let options = options(url)?;
     let place = place(&options);
     let mut conn = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
     let mut other = connect::<Postgres>(&options).await.map_err(|error| at(&place, error))?;
-    let checked = check(&mut conn, &mut other).await.map_err(|error| at(&place, error));
+    let checked = async {
+        within(ANSWER, DOING, server(&mut conn, &mut other)).await?;
+        tables(&mut conn).await
+    };
+    let checked = checked.await.map_err(|error| at(&place, error));
     part::<Postgres>(conn).await;
     part::<Postgres>(other).await;
     checked.map(|()| options)
@@ -31,11 +47,6 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
         // The driver's words may quote the URL, and with it the password.
         StoreError::lasting("reading DATABASE_URL", "not of the form postgres://user:password@host:port/database")
     })
-}
-
-async fn check(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {
-    within(ANSWER, DOING, server(conn, other)).await?;
-    migrate::migrate(conn).await
 }
 
 async fn server(conn: &mut PgConnection, other: &mut PgConnection) -> Result<(), StoreError> {

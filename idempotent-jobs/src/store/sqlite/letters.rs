@@ -4,6 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Error, Row, Sqlite, SqliteConnection};
 
 use super::claim::{BindClaim, look};
+use crate::error::Reason;
 use crate::key::hex;
 use crate::message::{Coordinates, Headers, Message};
 use crate::store::Claim;
@@ -79,7 +80,8 @@ impl LetterSql for Sqlite {
             .fetch_optional(&mut *conn)
             .await?;
         if let Some((id, true)) = written {
-            note(conn, id, LetterState::Open, None, Some(&format!("{}: {error}", death.reason))).await?;
+            let again = if death.reason == Reason::Parked { LetterState::Parked } else { LetterState::Open };
+            note(conn, id, again, None, Some(&format!("{}: {error}", death.reason))).await?;
         }
         Ok(written.is_some())
     }
@@ -273,7 +275,10 @@ async fn note(
     detail: Option<&str>,
 ) -> Result<(), Error> {
     sqlx::query(
-        "INSERT INTO main.idempotent_jobs_dead_letter_history (letter, state, \"by\", detail) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO main.idempotent_jobs_dead_letter_history (letter, state, \"by\", detail) \
+         SELECT id, $2, $3, COALESCE($4, CASE WHEN $2 = 'requested' AND NOT EXISTS \
+         (SELECT 1 FROM main.idempotent_jobs_dead_letter_history AS e WHERE e.letter = d.id) \
+         THEN 'had died: ' || reason || ': ' || error END) FROM main.idempotent_jobs_dead_letters AS d WHERE id = $1",
     )
     .bind(id)
     .bind(state.as_str())
