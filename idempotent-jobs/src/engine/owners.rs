@@ -13,19 +13,23 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::desk::Desk;
+use super::gate::Rank;
 use super::lanes::{Group, Start, Task};
 use super::{Engine, Progress};
 use crate::kafka::Partition;
 use crate::message::{Coordinates, Message};
-use crate::store::{Attempted, SPAN, Store, StoreError, Taken, Taking};
+use crate::store::{Attempted, Store, StoreError, Taken, Taking};
 use crate::telemetry;
 
 /// Owners that died in a row, before messages are suspect. The first may have been killed by a person.
 const SUSPECT_FROM: u32 = 2;
 
-/// How long messages are suspect after their partition was assigned. A killer that is not met in this time
-/// kills once more, and what was done meanwhile is done.
+/// How long messages are suspect after their partition was assigned. A killer that is not met in this time kills once
+/// more; then it is looked for twice as long, since it may lie behind many that are done, and behind one that is not.
 const SUSPECT_FOR: Duration = Duration::from_secs(60);
+
+/// Not more often than this is the time doubled.
+const DOUBLINGS: u32 = 4;
 
 /// How long trouble of the database is waited for before it is asked again.
 const REST: Duration = Duration::from_millis(500);
@@ -58,27 +62,28 @@ struct Held {
 pub(super) struct Owned {
     pub owner: String,
     from: Coordinates,
-    suspect: Option<Suspect>,
+    /// Its messages are suspect until then: all, since those in flight may lie at whatever offsets.
+    suspect: Option<Instant>,
     /// By offset: every new message is looked for.
     attempts: HashMap<i64, Vec<Attempted>>,
 }
 
-/// Messages below this offset are suspect, until this instant.
-#[derive(Debug, Clone, Copy)]
-struct Suspect {
-    below: i64,
-    until: Instant,
-}
-
 impl Owned {
     fn new(start: &Start, owner: String, taken: Taken, now: Instant) -> Self {
-        let suspect = (taken.deaths >= SUSPECT_FROM)
-            .then(|| Suspect { below: start.from.offset.saturating_add(SPAN as i64), until: now + SUSPECT_FOR });
+        let more = taken.deaths.checked_sub(SUSPECT_FROM).map(|more| more.min(DOUBLINGS));
+        let suspect = more.map(|more| now + SUSPECT_FOR * 2_u32.pow(more));
         let mut attempts: HashMap<i64, Vec<Attempted>> = HashMap::new();
         for attempted in taken.attempts {
             attempts.entry(attempted.offset).or_default().push(attempted);
         }
         Self { owner, from: start.from.clone(), suspect, attempts }
+    }
+
+    /// Offsets of messages in which a process was struck down: to be run first, so that whoever strikes at anything
+    /// strikes at others, and accuses none.
+    fn struck(&self) -> impl Iterator<Item = i64> {
+        let is_struck = |its: &Vec<Attempted>| its.iter().any(|attempted| attempted.deaths > 0);
+        self.attempts.iter().filter(move |(_, its)| is_struck(its)).map(|(offset, _)| *offset)
     }
 
     fn is_of(&self, partition: &Partition) -> bool {
@@ -89,8 +94,8 @@ impl Owned {
         self.from.topic == other.from.topic && self.from.partition == other.from.partition
     }
 
-    fn is_suspect(&self, offset: i64, now: Instant) -> bool {
-        self.suspect.is_some_and(|suspect| offset < suspect.below && now < suspect.until)
+    fn is_suspect(&self, now: Instant) -> bool {
+        self.suspect.is_some_and(|until| now < until)
     }
 
     /// What is known of a message.
@@ -135,7 +140,7 @@ impl Owners {
     pub fn is_clear(&self, task: &Task<Progress>) -> bool {
         let Some(owned) = self.of(task.epoch()) else { return false };
         let offset = task.message.coordinates.offset;
-        !owned.attempts.contains_key(&offset) && !owned.is_suspect(offset, Instant::now())
+        !owned.attempts.contains_key(&offset) && !owned.is_suspect(Instant::now())
     }
 
     /// These partitions are no longer this process's. One that began anew may still be owned in an earlier epoch.
@@ -233,9 +238,10 @@ impl<S: Store> Engine<S> {
             tell(start, &taken);
             (start.epoch, Owned::new(start, owner, taken, now))
         });
-        let owned = owned.collect();
+        let owned: Vec<(u64, Owned)> = owned.collect();
         // Not let go of, before it is known what there is to let go.
-        let lanes = self.lanes();
+        let mut lanes = self.lanes();
+        owned.iter().for_each(|(epoch, owned)| lanes.urge(*epoch, owned.struck()));
         self.owners.keep(owned, &lanes.epochs());
         asked
     }
@@ -272,10 +278,17 @@ impl<S: Store> Engine<S> {
     /// Whether one of these messages may kill the process.
     pub(super) fn is_suspect(&self, group: &Group<Progress>) -> bool {
         let now = Instant::now();
-        group.tasks.iter().any(|task| {
-            let suspect = |owned: Arc<Owned>| owned.is_suspect(task.message.coordinates.offset, now);
-            task.progress.is_suspect() || self.owners.of(task.epoch()).is_some_and(suspect)
-        })
+        let of_suspect = |task: &Task<Progress>| self.owners.of(task.epoch()).is_some_and(|it| it.is_suspect(now));
+        group.tasks.iter().any(|task| task.progress.is_suspect() || of_suspect(task))
+    }
+
+    /// When they run, should they have to run alone.
+    pub(super) fn rank(&self, group: &Group<Progress>) -> Rank {
+        let behind = group.tasks.iter().filter_map(|task| {
+            let owned = self.owners.of(task.epoch())?;
+            Some(task.message.coordinates.offset.saturating_sub(owned.from.offset))
+        });
+        Rank { unstruck: !group.tasks.iter().any(|task| task.progress.is_struck()), behind: behind.min().unwrap_or(0) }
     }
 
     /// Lets go what was left, as it comes.
@@ -379,18 +392,18 @@ mod tests {
     #[test]
     fn one_death_makes_nothing_suspect() {
         let now = Instant::now();
-        assert!(!owned(0, now).is_suspect(100, now));
-        assert!(!owned(SUSPECT_FROM - 1, now).is_suspect(100, now));
-        assert!(owned(SUSPECT_FROM, now).is_suspect(100, now));
+        assert!(!owned(0, now).is_suspect(now));
+        assert!(!owned(SUSPECT_FROM - 1, now).is_suspect(now));
+        assert!(owned(SUSPECT_FROM, now).is_suspect(now));
     }
 
     #[test]
-    fn suspicion_ends_with_its_span_and_its_time() {
+    fn suspicion_ends_with_its_time_which_grows_with_the_deaths() {
         let now = Instant::now();
-        let owned = owned(SUSPECT_FROM, now);
-        let last = 100 + SPAN as i64 - 1;
-        assert!(owned.is_suspect(last, now) && !owned.is_suspect(last + 1, now));
-        assert!(owned.is_suspect(100, now + SUSPECT_FOR - Duration::from_millis(1)));
-        assert!(!owned.is_suspect(100, now + SUSPECT_FOR));
+        for (deaths, times) in [(0, 1), (1, 2), (2, 4), (4, 16), (100, 16)] {
+            let owned = owned(SUSPECT_FROM + deaths, now);
+            assert!(owned.is_suspect(now + SUSPECT_FOR * times - Duration::from_millis(1)));
+            assert!(!owned.is_suspect(now + SUSPECT_FOR * times));
+        }
     }
 }

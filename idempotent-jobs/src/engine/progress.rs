@@ -134,6 +134,11 @@ impl Progress {
         }
     }
 
+    /// Whether a process was struck down in it, while it ran alone.
+    pub fn is_struck(&self) -> bool {
+        self.open.iter().flatten().any(|open| open.deaths > 0)
+    }
+
     /// Whether any process may have died of it.
     pub fn is_suspect(&self) -> bool {
         self.open.iter().flatten().any(|open| open.suspect)

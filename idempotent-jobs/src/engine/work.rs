@@ -48,7 +48,7 @@ impl<S: Store> Engine<S> {
             return pass;
         }
         desk.clear(self).await;
-        if desk.alone { gate::alone().await } else { gate::beside().await }
+        if desk.alone { gate::alone(self.rank(group)).await } else { gate::beside().await }
     }
 
     /// The next messages to run; `None` once the engine stops.

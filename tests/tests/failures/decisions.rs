@@ -16,7 +16,8 @@ fn a_snoozed_message_waits_without_an_attempt_and_the_others_go_on() {
     let worker = world.work_as(["moody"], |builder| builder.state(mood.clone()));
     // A job without retries: an attempt that counted would be its death.
     world.events.wait_count(worker.source, Point::Claimed, 6);
-    assert_eq!(world.database.ids("moody").len(), 2, "the others are done");
+    world.events.wait_count(worker.source, Point::Committed, 2);
+    assert_eq!(world.database.ids("moody").len(), 2, "the others are done, and it is not");
     mood.0.store(true, Ordering::SeqCst);
     world.settled(PATIENCE);
     worker.stop().expect("a clean stop");

@@ -40,9 +40,9 @@ fn until_one_lives(world: &World, start: impl Fn() -> Child) -> usize {
 
 /// The good ones are done once and accused by nobody, and nothing is left behind.
 fn assert_good(world: &World, killers: usize) -> Vec<DeadLetter> {
-    world.assert_once();
     let letters = world.letters();
     assert_eq!(letters.len(), killers, "{letters:#?}");
+    world.assert_once();
     for letter in &letters {
         assert_eq!((&*letter.reason, letter.state), ("killed_process", LetterState::Open), "{}", letter.error);
     }

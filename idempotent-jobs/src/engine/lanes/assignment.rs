@@ -59,6 +59,8 @@ pub(super) struct Assignment<P> {
     lanes: HashMap<u64, Lane<P>>,
     /// Lanes whose head can be taken, the next to be served in front.
     ready: VecDeque<u64>,
+    /// Offsets of messages that go before others once they are the heads of their lanes.
+    urgent: BTreeSet<i64>,
     /// Lanes whose head waits for its instant.
     resting: BTreeSet<(Instant, u64)>,
     /// Messages in lanes.
@@ -83,6 +85,7 @@ impl<P: Default> Assignment<P> {
             out: 0,
             lanes: HashMap::new(),
             ready: VecDeque::new(),
+            urgent: BTreeSet::new(),
             resting: BTreeSet::new(),
             queued: 0,
             waiting: 0,
@@ -98,8 +101,13 @@ impl<P: Default> Assignment<P> {
         if arrival == Arrival::New {
             self.bytes += cost(&message);
             self.queued += 1;
+            let urgent = self.urgent.contains(&message.coordinates.offset);
             let lane = self.lanes.entry(place.lane).or_insert_with(|| {
-                self.ready.push_back(place.lane);
+                if urgent {
+                    self.ready.push_front(place.lane)
+                } else {
+                    self.ready.push_back(place.lane)
+                }
                 Lane::new()
             });
             self.waiting += usize::from(lane.state == State::Ready);
@@ -131,7 +139,28 @@ impl<P: Default> Assignment<P> {
         let lane = self.lanes.get_mut(&id).expect("a lane that has messages is there");
         lane.state = State::Ready;
         self.waiting += lane.queue.len();
-        self.ready.push_back(id);
+        let head = lane.queue.front().map(|head| head.message.coordinates.offset);
+        if head.is_some_and(|offset| self.urgent.contains(&offset)) {
+            self.ready.push_front(id);
+        } else {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Lets the messages at these offsets go before others, as far as the order of their lanes lets them.
+    pub(super) fn urge(&mut self, offsets: impl IntoIterator<Item = i64>) {
+        self.urgent.extend(offsets);
+        if self.urgent.is_empty() {
+            return;
+        }
+        let (lanes, urgent) = (&self.lanes, &self.urgent);
+        let is_urgent = |id: &u64| {
+            let head = lanes.get(id).and_then(|lane| lane.queue.front());
+            head.is_some_and(|head| urgent.contains(&head.message.coordinates.offset))
+        };
+        let (first, others): (VecDeque<u64>, VecDeque<u64>) = self.ready.drain(..).partition(is_urgent);
+        self.ready = first;
+        self.ready.extend(others);
     }
 
     /// Whether a lane is ready, or rests.

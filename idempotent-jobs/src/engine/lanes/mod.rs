@@ -260,6 +260,14 @@ impl<P: Default> Lanes<P> {
         self.assignments.iter().filter_map(start).collect()
     }
 
+    /// Lets the messages of an assignment at these offsets go before its others, as far as the order of their lanes lets
+    /// them.
+    pub fn urge(&mut self, epoch: u64, offsets: impl IntoIterator<Item = i64>) {
+        if let Some(assignment) = self.assignments.values_mut().find(|it| it.epoch == epoch) {
+            assignment.urge(offsets);
+        }
+    }
+
     /// The assignments that go on.
     pub fn epochs(&self) -> Vec<u64> {
         self.assignments.values().map(|assignment| assignment.epoch).collect()

@@ -130,6 +130,31 @@ fn ret_01_a_message_in_backoff_is_not_overtaken_in_its_lane() {
 }
 
 #[test]
+fn con_10_who_is_urgent_goes_first_when_its_lane_lets_it() {
+    let now = Instant::now();
+    let mut lanes = lanes(1, BOUNDS);
+    for (offset, lane) in [(0, 7), (1, 8), (2, 9), (3, 7)] {
+        push(&mut lanes, 0, offset, lane);
+    }
+    let epoch = lanes.epoch(&partition(0)).expect("it is assigned");
+    lanes.urge(epoch, [2, 3, 4]);
+    lanes.urge(epoch + 1, [1]);
+    let first = task(&mut lanes, now);
+    assert_eq!(at(&first).1, 2, "it was waiting");
+    push(&mut lanes, 0, 4, 6);
+    let second = task(&mut lanes, now);
+    assert_eq!(at(&second).1, 4, "it came later");
+    lanes.conclude(vec![(first, back(None, true))]);
+    let first = task(&mut lanes, now);
+    assert_eq!(at(&first).1, 2, "it came back");
+    let third = task(&mut lanes, now);
+    assert_eq!(at(&third).1, 0);
+    settle(&mut lanes, third);
+    let fourth = task(&mut lanes, now);
+    assert_eq!(at(&fourth).1, 3, "behind the one before it in its lane, and before the others");
+}
+
+#[test]
 fn a_group_is_of_one_class_and_keeps_the_order_of_its_lanes() {
     let now = Instant::now();
     let mut lanes = lanes(1, BOUNDS);

@@ -28,7 +28,7 @@ impl<S: Store> Engine<S> {
             let waits = Redrive { survived: false, failures: known.failures, wait: Duration::ZERO };
             self.redrive_ended(letter, waits).await;
             drop(pass);
-            pass = Some(gate::alone().await);
+            pass = Some(gate::alone(gate::Rank { unstruck: false, behind: 0 }).await);
             noted = Instant::now();
             known = match self.note_letter(letter.id).await {
                 Ok(known) => known,
