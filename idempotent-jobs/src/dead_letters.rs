@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::store::{self, LetterStore, Standing, StoreError};
+use crate::store::{self, Access, LetterStore, Standing, StoreError};
 
 pub use crate::store::{Change, DeadLetter, Filter, Foreseen, LetterState, ParkedLane};
 
@@ -96,8 +96,7 @@ impl DeadLetters {
     /// # Errors
     /// [`Error::Start`] says why it cannot be used.
     pub async fn connect(database_url: &str) -> Result<Self, Error> {
-        let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
-        Ok(Self { store: store::open_letters(database_url).await.map_err(refused)? })
+        Self::open(database_url, Access::Change).await
     }
 
     /// The same for a role that may only read, on PostgreSQL: nothing is brought up to date, and [`redrive`](Self::redrive)
@@ -106,8 +105,12 @@ impl DeadLetters {
     /// # Errors
     /// [`Error::Start`] says why it cannot be used, such as tables that are not up to date.
     pub async fn connect_to_read(database_url: &str) -> Result<Self, Error> {
+        Self::open(database_url, Access::Read).await
+    }
+
+    pub(crate) async fn open(database_url: &str, access: Access) -> Result<Self, Error> {
         let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
-        Ok(Self { store: store::open_letters_to_read(database_url).await.map_err(refused)? })
+        Ok(Self { store: store::open_letters(database_url, access).await.map_err(refused)? })
     }
 
     /// Those that fit, the oldest first; 100 unless the filter has another [limit](Filter::limit).

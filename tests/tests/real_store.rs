@@ -562,7 +562,7 @@ on_postgres! {
         admin(format!("DROP ROLE {role}")).await;
     }
 
-    async fn a_role_that_only_reads_lists_dead_letters_and_changes_none(bed) {
+    async fn a_role_that_only_reads_looks_at_dead_letters_and_the_outbox_and_changes_nothing(bed) {
         let role = format!("role_{}", bed.name);
         admin(format!("CREATE ROLE {role} LOGIN PASSWORD 'secret-of-the-test'")).await;
         let url = url(&bed.name, Some(&role), None);
@@ -570,6 +570,9 @@ on_postgres! {
         bury::<PgBed>(&store, &message("[1]", 5), Reason::Exhausted).await;
         bed.outside(format!("GRANT USAGE ON SCHEMA idempotent_jobs TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA idempotent_jobs TO {role}")).await;
         assert!(DeadLetters::connect(&url).await.is_err(), "it could not decide on one");
+        let outbox = outbox::Outbox::connect_to_read(&url).await.unwrap();
+        assert_eq!((outbox.set_aside(9).await.unwrap().len(), outbox.count("t", None).await.unwrap()), (0, 0));
+        assert!(outbox.discard("t", None).await.is_err());
         let letters = DeadLetters::connect_to_read(&url).await.unwrap();
         let found = letters.list(&Filter::open()).await.unwrap();
         assert_eq!(found.len(), 1);

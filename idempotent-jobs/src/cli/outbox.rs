@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{End, Out, Trouble, current, database_url, text};
 use crate::outbox::{Outbox, SetAside};
+use crate::store::Access;
 
 /// What to do with records of the outbox.
 #[derive(Subcommand)]
@@ -84,7 +85,7 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
     }
     let url = database_url()?;
     current(&url).await?;
-    let outbox = Outbox::connect(&url).await?;
+    let outbox = Outbox::open(&url, command.access()).await?;
     match command {
         Command::List(args) => list(&args, &outbox, out).await,
         Command::Redrive(args) if args.dry_run => count(&args, &outbox, out).await,
@@ -107,6 +108,16 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
                 return Ok(End::Partly);
             }
             tell(done, "to be sent once more", args.json, true, out)
+        }
+    }
+}
+
+impl Command {
+    fn access(&self) -> Access {
+        match self {
+            Self::List(_) => Access::Read,
+            Self::Redrive(those) | Self::Discard(Discard { those, .. }) if those.dry_run => Access::Read,
+            Self::Redrive(_) | Self::Discard(_) | Self::Replay(_) => Access::Change,
         }
     }
 }

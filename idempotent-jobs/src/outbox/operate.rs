@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::key::stored;
-use crate::store::{Operate, StoreError, open_operate};
+use crate::store::{Access, Operate, StoreError, open_operate};
 
 pub use crate::store::SetAside;
 
@@ -30,8 +30,21 @@ impl Outbox {
     /// # Errors
     /// [`Error::Start`] says why it cannot be used.
     pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::open(url, Access::Change).await
+    }
+
+    /// The same for a role that may only read, on PostgreSQL: it needs `USAGE` on the schema `idempotent_jobs` and
+    /// `SELECT` on its tables. Nothing is brought up to date, and nothing can be changed.
+    ///
+    /// # Errors
+    /// [`Error::Start`] says why it cannot be used, such as tables that are not up to date.
+    pub async fn connect_to_read(url: &str) -> Result<Self, Error> {
+        Self::open(url, Access::Read).await
+    }
+
+    pub(crate) async fn open(url: &str, access: Access) -> Result<Self, Error> {
         let refused = |error| Error::Start(vec![format!("the database cannot be used: {error}")]);
-        open_operate(url).await.map(Self).map_err(refused)
+        open_operate(url, access).await.map(Self).map_err(refused)
     }
 
     /// Up to `limit` records that were set aside, the oldest first, without their payloads.

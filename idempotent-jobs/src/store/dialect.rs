@@ -21,6 +21,15 @@ use super::watermarks::WatermarkSql;
 use super::{Claim, Fault, JobRow, StoreError, Terms};
 use crate::outgoing::Outgoing;
 
+/// What an operator wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Also to change something: tables are brought up to date.
+    Change,
+    /// Only to look, for which a role that may only read is enough.
+    Read,
+}
+
 /// How to connect to a database.
 pub(super) type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
@@ -50,6 +59,15 @@ pub trait Dialect: LetterSql + ParkSql + AttemptSql + WatermarkSql + fmt::Debug 
     /// The same for a role that may only read: tables that are not up to date are refused.
     fn open_to_read(url: &str) -> impl Future<Output = Result<Options<Self>, StoreError>> + Send {
         Self::open(url)
+    }
+    /// Either.
+    fn open_for(url: &str, access: Access) -> impl Future<Output = Result<Options<Self>, StoreError>> + Send {
+        async move {
+            match access {
+                Access::Change => Self::open(url).await,
+                Access::Read => Self::open_to_read(url).await,
+            }
+        }
     }
     /// Makes a new connection one for job transactions.
     fn prepare(conn: &mut Self::Connection) -> impl Future<Output = Result<Self::Guard, StoreError>> + Send;

@@ -57,7 +57,7 @@ use crate::message::Coordinates;
 pub use self::answers::Transacted;
 pub(crate) use self::answers::{Asked, Given, Part};
 pub use self::attempts::{Attempted, Note, RECENT, Redrive, Redriven, SPAN, Taken, Taking, Tried};
-pub use self::dialect::Dialect;
+pub use self::dialect::{Access, Dialect};
 pub use self::enqueue::{EnqueueError, Enqueued, OutboxConnection, enqueue};
 pub use self::handle::Tx;
 pub use self::inspect::{
@@ -65,7 +65,7 @@ pub use self::inspect::{
 };
 pub use self::letters::{
     Again, Buried, Change, DeadLetter, Death, Filter, Foreseen, LetterSql, LetterState, LetterStore, PAGE as REQUESTS,
-    Requested, Standing, Unkeyed, open_letters, open_letters_to_read,
+    Requested, Standing, Unkeyed, open_letters,
 };
 pub use self::operate::{Operate, SetAside, open_operate};
 pub use self::parked::{Held, ParkSql, ParkedLane, Parking};

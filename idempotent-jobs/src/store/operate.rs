@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::StoreError;
+use super::{Access, StoreError};
 
 /// A record that was set aside: it waits for an operator, and records of its Kafka message key
 /// behind it wait with it.
@@ -54,16 +54,16 @@ pub trait Operate: Send + Sync + 'static {
     async fn replay(&self, topic: &str, key: &str) -> Result<u64, StoreError>;
 }
 
-/// An operator's connection to the database of this URL, whose tables are brought up to date.
+/// An operator's connection to the database of this URL.
 ///
 /// # Errors
-/// The database is of no kind this build knows, or cannot be used.
-pub async fn open_operate(url: &str) -> Result<Arc<dyn Operate>, StoreError> {
+/// The database is of no kind this build knows, or cannot be used so.
+pub async fn open_operate(url: &str, access: Access) -> Result<Arc<dyn Operate>, StoreError> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => Ok(Arc::new(super::postgres::PostgresOperate::open(url).await?)),
+        Some("postgres" | "postgresql") => Ok(Arc::new(super::postgres::PostgresOperate::open(url, access).await?)),
         #[cfg(feature = "sqlite")]
-        Some("sqlite") => Ok(Arc::new(super::sqlite::SqliteOperate::open(url).await?)),
+        Some("sqlite") => Ok(Arc::new(super::sqlite::SqliteOperate::open(url, access).await?)),
         _ => Err(StoreError::lasting("reading DATABASE_URL", super::unknown_database())),
     }
 }

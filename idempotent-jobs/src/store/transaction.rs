@@ -8,7 +8,7 @@ use sqlx::{Error, SqlSafeStr};
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::timeout;
 
-use super::dialect::{Broken, Dialect, Options, between, depth};
+use super::dialect::{Access, Broken, Dialect, Options, between, depth};
 use super::handle::Tx;
 use super::outcome::judge;
 use super::slots::{Lease, Slots, within};
@@ -367,9 +367,9 @@ impl<DB: Dialect> SqlStore<DB> {
         Self { slots: Slots::new(options, DB::width(connections.max(1))), aside, marking }
     }
 
-    /// With one connection, for a role that may only read.
-    pub(super) async fn open_to_read(url: &str) -> Result<Self, StoreError> {
-        DB::open_to_read(url).await.map(|options| Self::of(options, 1))
+    /// With one connection, for an operator.
+    pub(super) async fn open_for(url: &str, access: Access) -> Result<Self, StoreError> {
+        DB::open_for(url, access).await.map(|options| Self::of(options, 1))
     }
 
     async fn bury_in(&self, mut tx: Tx<DB>, death: &Death<'_>) -> Result<Buried, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use idempotent_jobs::__private::retention::walk;
-use idempotent_jobs::__private::store::{Begun, Purge, open_operate};
+use idempotent_jobs::__private::store::{Access, Begun, Purge, open_operate};
 use tests::database::Kind;
 use tests::wait_for;
 
@@ -153,7 +153,7 @@ pub fn the_oldest_of_what_may_come_again_is_found(kind: Kind) {
     ));
     assert_eq!(ages(&unsent()), [("orders", 500), ("refunds", 700)], "one that is kept can be sent again");
     // On its way once more it is as old as before.
-    let operate = wait_for(open_operate(bed.database.url())).expect("it opens");
+    let operate = wait_for(open_operate(bed.database.url(), Access::Change)).expect("it opens");
     assert_eq!(wait_for(operate.replay("refunds", "[1]")).expect("it is kept"), 1);
     assert_eq!(ages(&unsent()), [("orders", 500), ("refunds", 700)], "one that is sent once more needs a key as old");
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idempotent_jobs::__private::store::{
-    Buried, Claimed, Fault, Filter, Isolation, LetterState, Parking, Store, StoreError, Terms, open_letters,
+    Access, Buried, Claimed, Fault, Filter, Isolation, LetterState, Parking, Store, StoreError, Terms, open_letters,
 };
 
 use super::letters::{asked, letters};
@@ -89,7 +89,7 @@ pub async fn ret_01_a_lane_that_many_work_on_comes_to_its_end<B: Bed>(bed: &B) {
             offset += 1;
         }
     };
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     let letters = async || operator.list(&Filter::default()).await.expect("lists");
     let ends = async || {
         let all = letters().await;

@@ -1,8 +1,8 @@
 //! Dead letters.
 
 use idempotent_jobs::__private::store::{
-    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rejection, Rolled, Standing,
-    Store, open_letters,
+    Access, Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, Rejection, Rolled,
+    Standing, Store, open_letters,
 };
 use idempotent_jobs::{Coordinates, Headers, Reason};
 
@@ -40,7 +40,7 @@ pub fn death<'a>(seen: &'a Message, message: &'a idempotent_jobs::Message, reaso
 }
 
 pub async fn letters<B: Bed>(bed: &B) -> Vec<DeadLetter> {
-    open_letters(bed.url()).await.expect("opens").list(&Filter::default()).await.expect("lists")
+    open_letters(bed.url(), Access::Change).await.expect("opens").list(&Filter::default()).await.expect("lists")
 }
 
 async fn dead_claims<B: Bed>(bed: &B) -> i64 {
@@ -161,7 +161,7 @@ pub async fn dlt_02_what_has_no_key_is_one_letter_for_each_message<B: Bed>(bed: 
 }
 
 pub async fn asked<B: Bed>(bed: &B) -> (std::sync::Arc<dyn LetterStore>, DeadLetter) {
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     let letter = operator.list(&Filter::default()).await.expect("lists").remove(0);
     assert_eq!(operator.foresee(&letter).await.expect("looks"), Foreseen::Runs);
     let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
@@ -219,7 +219,7 @@ pub async fn a_letter_that_gains_a_key_is_found_by_it<B: Bed>(bed: &B) {
     let unread = odd(&seen.at);
     store.bury(&Death { claim: None, ..death(&seen, &unread, Reason::Decode) }).await.expect("is buried");
     let letter = letters(bed).await.remove(0);
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     let asked = operator.change(letter.id, &[LetterState::Open], LetterState::Requested, "ann").await;
     assert!(asked.expect("asks"));
     let rejection = Rejection::new(Reason::Tombstone, "nothing is in it");
@@ -312,7 +312,7 @@ pub async fn ded_02_another_content_runs_once_the_dead_one_is_skipped<B: Bed>(be
     bury::<B>(&store, &wrong, Reason::Terminal).await;
     assert!(matches!(found::<B>(&store, &right).await, Claimed::Conflict { .. }));
     bury::<B>(&store, &right, Reason::Conflict).await;
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     let both = letters(bed).await;
     for (foreseen, claimed) in [(Foreseen::Conflict, false), (Foreseen::Runs, true)] {
         assert_eq!(operator.foresee(&both[1]).await.expect("looks"), foreseen);

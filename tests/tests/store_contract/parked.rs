@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use idempotent_jobs::__private::store::{
-    Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, ParkedLane, Parking,
+    Access, Again, Buried, Claimed, DeadLetter, Death, Filter, Foreseen, LetterState, LetterStore, ParkedLane, Parking,
     Rejection, Store, open_letters,
 };
 use idempotent_jobs::Reason;
@@ -203,7 +203,7 @@ impl<B: Bed> Walk<B> {
 /// RET-01: whatever dies, comes again, is run, fails again or is skipped, in whatever order.
 pub async fn ret_01_whatever_is_decided_a_lane_is_let_go_in_order<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     let mut walk = Walk::<B> { store, operator, model: Model::default() };
     let mut random = StdRng::seed_from_u64(51);
     for _ in 0..150 {
@@ -240,7 +240,7 @@ pub async fn ret_01_whatever_is_decided_a_lane_is_let_go_in_order<B: Bed>(bed: &
 /// Redelivered after its redrive, or after it was set aside; with its key, and without one.
 pub async fn ret_01_a_letter_that_was_decided_on_parks_nothing_when_it_comes_again<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     for (offset, keyed) in [(1, true), (2, false)] {
         let (seen, message) = (of(offset), odd(&of(offset).at));
         let whole = Death { lane: Some(LANE), ..death(&seen, &message, Reason::Decode) };
@@ -300,7 +300,7 @@ pub async fn ret_01_what_has_no_dedup_key_is_parked_too<B: Bed>(bed: &B) {
 /// CON-20: bounded, and it shows.
 pub async fn con_20_a_lane_takes_in_so_many_and_says_since_when_it_is_full<B: Bed>(bed: &B) {
     let store = bed.open(1).await;
-    let operator = open_letters(bed.url()).await.expect("opens");
+    let operator = open_letters(bed.url(), Access::Change).await.expect("opens");
     dies::<B>(&store, 0).await;
     for offset in 1..=i64::from(LIMIT) {
         assert_eq!(comes::<B>(&store, offset).await.expect("parks"), Parking::Parked);

@@ -10,6 +10,7 @@ use super::super::text::parse_age;
 use super::which::Which;
 use super::{End, Out, Trouble, wait};
 use crate::dead_letters::{Answer, DeadLetters, Foreseen, LetterState};
+use crate::store::Access;
 
 pub(super) const REDRIVE: &str = "\
 A worker that runs the job takes a requested letter within a second or so, if one is running. Run again twice
@@ -73,8 +74,8 @@ impl Asked {
         Err(Trouble::Asked(wrong.to_owned()))
     }
 
-    pub(super) fn only_looks(&self) -> bool {
-        self.dry_run
+    pub(super) fn access(&self) -> Access {
+        if self.dry_run { Access::Read } else { Access::Change }
     }
 
     fn by(&self) -> String {

@@ -14,6 +14,7 @@ pub(super) use self::parked::object as lane_object;
 use self::which::Which;
 use super::{End, Out, Trouble, current, database_url, text};
 use crate::dead_letters::{DeadLetter, DeadLetters};
+use crate::store::Access;
 
 /// What to do with dead letters.
 #[derive(Subcommand)]
@@ -51,10 +52,7 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
     }
     let url = database_url()?;
     current(&url).await?;
-    let letters = match command.only_reads() {
-        true => DeadLetters::connect_to_read(&url).await?,
-        false => DeadLetters::connect(&url).await?,
-    };
+    let letters = DeadLetters::open(&url, command.access()).await?;
     match command {
         Command::List(args) => list(&args, &letters, out).await,
         Command::Show(args) => show::show(&args, &letters, out).await,
@@ -66,10 +64,10 @@ pub(super) async fn run(command: Command, out: Out<'_>) -> Result<End, Trouble> 
 }
 
 impl Command {
-    fn only_reads(&self) -> bool {
+    fn access(&self) -> Access {
         match self {
-            Self::Redrive(decide::Redrive { asked, .. }) | Self::Skip(decide::Skip { asked }) => asked.only_looks(),
-            Self::List(_) | Self::Show(_) | Self::Parked(_) | Self::Export(_) => true,
+            Self::Redrive(decide::Redrive { asked, .. }) | Self::Skip(decide::Skip { asked }) => asked.access(),
+            Self::List(_) | Self::Show(_) | Self::Parked(_) | Self::Export(_) => Access::Read,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::error::{Reason, Rejection};
 use crate::message::{Coordinates, Message};
 
 pub(super) use self::bury::{BURYING, bury};
-pub use self::operate::{Foreseen, LetterStore, open_letters, open_letters_to_read};
+pub use self::operate::{Foreseen, LetterStore, open_letters};
 pub(super) use self::redrive::{REOPENING, TAKING, redriven, reopen, requested, supersede, take, unkeyed};
 
 /// A message that is given up, as it is to be written.

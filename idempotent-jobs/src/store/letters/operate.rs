@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Change, DeadLetter, Filter, LetterState, Standing};
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
-use crate::store::dialect::Dialect;
+use crate::store::dialect::{Access, Dialect};
 use crate::store::outcome::judge;
 use crate::store::slots::{ANSWER, Lease, within};
 use crate::store::transaction::BESIDE;
@@ -130,30 +130,16 @@ async fn read<DB: Dialect, T>(reading: impl Future<Output = Result<T, sqlx::Erro
     within(ANSWER, READING, read).await
 }
 
-/// The dead letters of the database of this URL, whose tables are brought up to date.
+/// The dead letters of the database of this URL.
 ///
 /// # Errors
-/// The database is of no kind this build knows, or cannot be used.
-pub async fn open_letters(url: &str) -> Result<Arc<dyn LetterStore>, StoreError> {
+/// The database is of no kind this build knows, or cannot be used so.
+pub async fn open_letters(url: &str, access: Access) -> Result<Arc<dyn LetterStore>, StoreError> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => Ok(Arc::new(crate::store::PostgresStore::open(url, 1).await?)),
+        Some("postgres" | "postgresql") => Ok(Arc::new(crate::store::PostgresStore::open_for(url, access).await?)),
         #[cfg(feature = "sqlite")]
-        Some("sqlite") => Ok(Arc::new(crate::store::SqliteStore::open(url, 1).await?)),
-        _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
-    }
-}
-
-/// The same for a role that may only read.
-///
-/// # Errors
-/// Also when the tables are not up to date.
-pub async fn open_letters_to_read(url: &str) -> Result<Arc<dyn LetterStore>, StoreError> {
-    match url.split_once(':').map(|(scheme, _)| scheme) {
-        #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => Ok(Arc::new(crate::store::PostgresStore::open_to_read(url).await?)),
-        #[cfg(feature = "sqlite")]
-        Some("sqlite") => Ok(Arc::new(crate::store::SqliteStore::open_to_read(url).await?)),
+        Some("sqlite") => Ok(Arc::new(crate::store::SqliteStore::open_for(url, access).await?)),
         _ => Err(StoreError::lasting("reading DATABASE_URL", unknown_database())),
     }
 }

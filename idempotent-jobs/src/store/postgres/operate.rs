@@ -8,19 +8,19 @@ use sqlx::{Connection, Error, Executor, Postgres, Row as _};
 
 use crate::store::line::Line;
 use crate::store::operate::{Operate, SetAside};
-use crate::store::{Dialect as _, StoreError};
+use crate::store::{Access, Dialect as _, StoreError};
 
 /// One connection for what operators do.
 pub struct PostgresOperate(Line<Postgres>);
 
 impl PostgresOperate {
-    /// Checks the server and brings our tables up to date.
+    /// Checks the server and our tables.
     ///
     /// # Errors
     /// Says why the database cannot be used.
-    pub async fn open(url: &str) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, access: Access) -> Result<Self, StoreError> {
         let settings = "SET lock_timeout = 5000; SET default_transaction_read_only = off";
-        Ok(Self(Line::new(Postgres::open(url).await?, settings)))
+        Ok(Self(Line::new(Postgres::open_for(url, access).await?, settings)))
     }
 }
 

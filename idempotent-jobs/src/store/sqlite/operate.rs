@@ -8,18 +8,18 @@ use sqlx::{Connection, Error, Row as _, Sqlite};
 
 use crate::store::line::Line;
 use crate::store::operate::{Operate, SetAside};
-use crate::store::{Dialect as _, StoreError};
+use crate::store::{Access, Dialect as _, StoreError};
 
 /// One connection for what operators do.
 pub struct SqliteOperate(Line<Sqlite>);
 
 impl SqliteOperate {
-    /// Opens the file and brings our tables up to date.
+    /// Opens the file and checks our tables.
     ///
     /// # Errors
     /// Says why the database cannot be used.
-    pub async fn open(url: &str) -> Result<Self, StoreError> {
-        Ok(Self(Line::new(Sqlite::open(url).await?, "")))
+    pub async fn open(url: &str, access: Access) -> Result<Self, StoreError> {
+        Ok(Self(Line::new(Sqlite::open_for(url, access).await?, "")))
     }
 }
 
