@@ -15,7 +15,7 @@
 //! ```
 //!
 //! # Exit codes
-//! 0: all is done, or well, also where a choice fits nothing. 1: some of it is not, what was named by number or key is
+//! 0: all is done, or well, also where a choice fits nothing. 1: some of it is not, a letter or record that was named is
 //! not there, or there is a warning. 2: it could not be done, or is wrong, or was asked for wrongly.
 //!
 //! # Output
@@ -54,7 +54,7 @@ Environment, the same as the worker's:
 
 Exit codes:
   0  all is done, or well
-  1  some of it is not done, what was named by number or key is not there, or there is a warning
+  1  some of it is not done, a letter or record that was named is not there, or there is a warning
   2  it could not be done, or is wrong, or was asked for wrongly";
 
 #[derive(Subcommand)]

@@ -189,7 +189,7 @@ fn tell_groups(before: &Sample, now: &Sample, cluster: &Cluster, out: Out<'_>) -
         };
         writeln!(out, "group {}: {members}", clean(&group.name))?;
         match &group.progress {
-            Ok(_) if cluster.topics.is_empty() => {
+            Ok(_) if cluster.topics.is_empty() && now.contents.is_ok() => {
                 writeln!(out, "no topic: no job of this group ran on the database. Is that its name?")?
             }
             Ok(progress) => {

@@ -165,7 +165,11 @@ impl Doctor {
         let mut report = Report::default();
         let contents = self.look_at_database(&mut report).await;
         let is_current = contents.as_ref().is_some_and(|contents| contents.unsound.is_none());
+        let is_known = contents.is_some();
         let cluster = self.look_at_brokers(contents.unwrap_or_default(), &mut report).await;
+        if let (Some(cluster), true) = (&cluster, is_known) {
+            brokers::judge_names(cluster, &mut report);
+        }
         if let (Some(cluster), Some(url), true) = (cluster, &self.database_url, is_current) {
             self.look_at_history(url, &cluster, &mut report).await;
         }

@@ -228,8 +228,11 @@ fn each_fault_of_a_group_has_its_check() {
 fn a_group_whose_name_no_job_has_is_told_of() {
     let mut report = Report::default();
     let nobody = Group { progress: Ok(Vec::new()), ..group() };
-    brokers::judge(&Cluster { brokers: 3, topics: Vec::new(), groups: vec![nobody] }, "brokers", &mut report);
-    assert_eq!(wrong(report), [("group.progress", Severity::Warning)]);
+    brokers::judge_names(&Cluster { brokers: 3, topics: Vec::new(), groups: vec![nobody] }, &mut report);
+    assert_eq!(wrong(report), [("group.name", Severity::Warning)]);
+    let mut report = Report::default();
+    brokers::judge_names(&Cluster { brokers: 3, topics: vec![topic()], groups: vec![group()] }, &mut report);
+    assert_eq!(wrong(report), []);
 }
 
 #[test]

@@ -138,6 +138,7 @@ impl<S: Store> Engine<S> {
         let routed = &self.jobs[job];
         let (standing, deaths) = (task.progress.standing(job), task.progress.deaths(job));
         let verdict = killed(routed.spec(), standing, deaths);
+        self.owners.found_killer();
         tracing::error!(job = routed.spec().name, at = %task.message.coordinates, deaths, "killed its process whenever it ran, with nothing beside it");
         task.progress.enter(job, verdict, Instant::now());
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: while a message runs alone, no other job of this process runs, of whatever worker, and no
 //! payload is read. Who waits here holds no connection: those who run may need it. Of those that wait to run alone the
-//! one goes first that a process was struck down in before. So whoever strikes processes, and not a message, strikes
-//! others the next time, and accuses none; and a message that kills does so as soon as it can.
+//! one goes first that a process was struck down in before. So whoever strikes at processes, and not at a message, mostly strikes
+//! others the next time; and a message that kills does so as soon as it can.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,7 +7,7 @@
 //! Only who dies in a message that was noted so accuses it (`attempts`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -25,11 +25,13 @@ use crate::telemetry;
 const SUSPECT_FROM: u32 = 2;
 
 /// How long messages are suspect after their partition was assigned. A killer that is not met in this time kills once
-/// more; then it is looked for twice as long, since it may lie behind many that are done, and behind one that is not.
+/// more; then it is looked for twice as long, since it may lie behind many that are done, and behind one that is not. Once
+/// a killer was found, the rest of the time is no longer than this.
 const SUSPECT_FOR: Duration = Duration::from_secs(60);
 
-/// Not more often than this is the time doubled.
-const DOUBLINGS: u32 = 4;
+/// Not more often than this is the time doubled: a process that is started again some minutes later is to be one of
+/// the same row.
+const DOUBLINGS: u32 = 2;
 
 /// How long trouble of the database is waited for before it is asked again.
 const REST: Duration = Duration::from_millis(500);
@@ -64,6 +66,8 @@ pub(super) struct Owned {
     from: Coordinates,
     /// Its messages are suspect until then: all, since those in flight may lie at whatever offsets.
     suspect: Option<Instant>,
+    /// When a message was found that kills.
+    found: OnceLock<Instant>,
     /// By offset: every new message is looked for.
     attempts: HashMap<i64, Vec<Attempted>>,
 }
@@ -76,7 +80,7 @@ impl Owned {
         for attempted in taken.attempts {
             attempts.entry(attempted.offset).or_default().push(attempted);
         }
-        Self { owner, from: start.from.clone(), suspect, attempts }
+        Self { owner, from: start.from.clone(), suspect, found: OnceLock::new(), attempts }
     }
 
     /// Offsets of messages in which a process was struck down: to be run first, so that whoever strikes at anything
@@ -95,7 +99,8 @@ impl Owned {
     }
 
     fn is_suspect(&self, now: Instant) -> bool {
-        self.suspect.is_some_and(|until| now < until)
+        let until = |until: Instant| self.found.get().map_or(until, |found| until.min(*found + SUSPECT_FOR));
+        self.suspect.is_some_and(|suspect| now < until(suspect))
     }
 
     /// What is known of a message.
@@ -172,6 +177,13 @@ impl Owners {
         }
         drop(held);
         self.left.notify_one();
+    }
+
+    /// A message that kills was found: mostly the one that all was suspect for.
+    pub fn found_killer(&self) {
+        let now = Instant::now();
+        // Only the first one's time counts: should there be more, the next process looks for them.
+        self.held().owned.values().for_each(|owned| _ = owned.found.set(now));
     }
 
     fn lacks(&self, group: &Group<Progress>) -> bool {
@@ -400,10 +412,21 @@ mod tests {
     #[test]
     fn suspicion_ends_with_its_time_which_grows_with_the_deaths() {
         let now = Instant::now();
-        for (deaths, times) in [(0, 1), (1, 2), (2, 4), (4, 16), (100, 16)] {
+        for (deaths, times) in [(0, 1), (1, 2), (2, 4), (100, 4)] {
             let owned = owned(SUSPECT_FROM + deaths, now);
             assert!(owned.is_suspect(now + SUSPECT_FOR * times - Duration::from_millis(1)));
             assert!(!owned.is_suspect(now + SUSPECT_FOR * times));
         }
+    }
+
+    #[test]
+    fn once_a_killer_is_found_suspicion_ends_soon() {
+        let (now, owners) = (Instant::now(), Owners::new());
+        owners.keep(vec![(1, owned(SUSPECT_FROM + 9, now)), (2, owned(SUSPECT_FROM, now - SUSPECT_FOR))], &[1, 2]);
+        owners.found_killer();
+        let owned = |epoch| owners.of(epoch).expect("it is held");
+        let soon = Instant::now() + SUSPECT_FOR;
+        assert!(owned(1).is_suspect(soon - Duration::from_secs(5)) && !owned(1).is_suspect(soon));
+        assert!(!owned(2).is_suspect(now), "it is no longer than it was");
     }
 }

@@ -56,7 +56,7 @@ pub trait Dialect: LetterSql + ParkSql + AttemptSql + WatermarkSql + fmt::Debug 
     fn width(connections: usize) -> usize;
     /// Finds the database, checks it, brings our tables up to date.
     fn open(url: &str) -> impl Future<Output = Result<Options<Self>, StoreError>> + Send;
-    /// The same for a role that may only read: tables that are not up to date are refused.
+    /// The same for a role that may only read, where a database has roles: tables that are not up to date are refused.
     fn open_to_read(url: &str) -> impl Future<Output = Result<Options<Self>, StoreError>> + Send {
         Self::open(url)
     }

@@ -128,6 +128,10 @@ pub fn that_no_worker_takes_are_waited_for_in_vain(kind: Kind) {
     let told = world.tool(1, &["dead-letters", "redrive", requested, "--wait=1s"]);
     told.says(&["it is to be run again already", "still requested"]);
     world.tool(0, &["dead-letters", "skip", requested, "--dry-run"]).says(&["would be skipped"]);
+    let conflict = &of(&world, "conflict")[0];
+    world.tool(0, &["dead-letters", "skip", conflict]);
+    world.tool(0, &["dead-letters", "redrive", conflict]);
+    world.tool(0, &["dead-letters", "show", conflict]).says(&["requested by ann@", ": had died: conflict: "]);
 }
 
 pub fn are_chosen_before_they_are_changed(kind: Kind) {

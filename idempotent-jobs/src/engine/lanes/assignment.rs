@@ -229,6 +229,7 @@ impl<P: Default> Assignment<P> {
     pub(super) fn settle(&mut self, message: &Message) {
         self.out -= 1;
         self.bytes = self.bytes.saturating_sub(cost(message));
+        self.urgent.remove(&message.coordinates.offset);
         self.offsets.settle(message.coordinates.offset);
     }
 
@@ -240,6 +241,10 @@ impl<P: Default> Assignment<P> {
         }
         self.queued += 1;
         let Back { due, alone, looked } = back;
+        if due.is_some() {
+            // It had its turn, and was done with it.
+            self.urgent.remove(&message.coordinates.offset);
+        }
         let lane = self.lanes.get_mut(&lane).expect("a lane is kept while messages of it are out");
         lane.queue.push_front(Waiting { message, progress, class, due, alone, looked });
     }

@@ -152,6 +152,8 @@ fn con_10_who_is_urgent_goes_first_when_its_lane_lets_it() {
     settle(&mut lanes, third);
     let fourth = task(&mut lanes, now);
     assert_eq!(at(&fourth).1, 3, "behind the one before it in its lane, and before the others");
+    lanes.conclude(vec![(fourth, back(Some(now), false))]);
+    assert_eq!(at(&task(&mut lanes, now)).1, 1, "one that had its turn waits behind the others");
 }
 
 #[test]

@@ -190,8 +190,8 @@ impl LetterSql for Postgres {
              WHERE id = $1 AND state = ANY ($2) RETURNING id, reason, error), \
              h AS (INSERT INTO idempotent_jobs.dead_letter_history (letter, state, by, detail) \
              SELECT id, $3, $4, COALESCE($5, CASE WHEN $3 = 'requested' AND NOT EXISTS \
-             (SELECT FROM idempotent_jobs.dead_letter_history AS e WHERE e.letter = c.id) \
-             THEN 'had died: ' || reason || ': ' || error END) FROM c) SELECT count(*) FROM c",
+             (SELECT FROM idempotent_jobs.dead_letter_history AS e WHERE e.letter = c.id AND e.state IN ('open', 'requested')) \
+             AND reason <> 'parked' THEN 'had died: ' || reason || ': ' || error END) FROM c) SELECT count(*) FROM c",
         )
         .bind(id)
         .bind(from)

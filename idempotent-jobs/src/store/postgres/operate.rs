@@ -14,7 +14,7 @@ use crate::store::{Access, Dialect as _, StoreError};
 pub struct PostgresOperate(Line<Postgres>);
 
 impl PostgresOperate {
-    /// Checks the server and our tables.
+    /// Checks the server and our tables, which are brought up to date unless they are only read.
     ///
     /// # Errors
     /// Says why the database cannot be used.

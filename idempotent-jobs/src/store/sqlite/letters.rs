@@ -277,8 +277,8 @@ async fn note(
     sqlx::query(
         "INSERT INTO main.idempotent_jobs_dead_letter_history (letter, state, \"by\", detail) \
          SELECT id, $2, $3, COALESCE($4, CASE WHEN $2 = 'requested' AND NOT EXISTS \
-         (SELECT 1 FROM main.idempotent_jobs_dead_letter_history AS e WHERE e.letter = d.id) \
-         THEN 'had died: ' || reason || ': ' || error END) FROM main.idempotent_jobs_dead_letters AS d WHERE id = $1",
+         (SELECT 1 FROM main.idempotent_jobs_dead_letter_history AS e WHERE e.letter = d.id AND e.state IN ('open', 'requested')) \
+         AND reason <> 'parked' THEN 'had died: ' || reason || ': ' || error END) FROM main.idempotent_jobs_dead_letters AS d WHERE id = $1",
     )
     .bind(id)
     .bind(state.as_str())

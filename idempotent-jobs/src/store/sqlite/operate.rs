@@ -14,7 +14,7 @@ use crate::store::{Access, Dialect as _, StoreError};
 pub struct SqliteOperate(Line<Sqlite>);
 
 impl SqliteOperate {
-    /// Opens the file and checks our tables.
+    /// Opens the file and brings our tables up to date.
     ///
     /// # Errors
     /// Says why the database cannot be used.
