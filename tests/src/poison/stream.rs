@@ -49,7 +49,7 @@ impl<'a> Stream<'a> {
             Some(Bad::Tombstone) => None,
             Some(Bad::Undecodable) => Some([format!("{{\"id\": {id}, ").as_bytes(), &[0xff, 0, 0xc3]].concat()),
             Some(Bad::Keyless) => Some(bytes(&json!({ "note": id }))),
-            Some(Bad::Conflict) => Some(bytes(&json!({ "id": self.good[&lane], "note": "other content" }))),
+            Some(Bad::Conflict) => Some(bytes(&json!({ "id": self.good[&lane], "note": id }))),
             Some(Bad::Large) => Some(bytes(&json!({ "id": id, "does": Bad::Terminal, "more": "x".repeat(900_000) }))),
             Some(bad) => Some(bytes(&json!({ "id": id, "does": bad }))),
         };
