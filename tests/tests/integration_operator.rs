@@ -195,6 +195,24 @@ fn the_status_names_the_partitions_that_it_leaves_out() {
     told.hides(&["group.history"]);
 }
 
+/// Neither is well: there is nothing to tell of.
+#[test]
+fn the_status_tells_of_a_group_that_nobody_has_and_of_brokers_that_are_away() {
+    let world = World::embedded(OPERATED);
+    operating::doctor::recorded(&world);
+    let status = |group: &str, brokers: &str| {
+        let mut command = tool(&["status", "--interval", "0s"]);
+        command.env("DATABASE_URL", world.database.url()).env("KAFKA_GROUP_ID", group).env("KAFKA_BROKERS", brokers);
+        let said = told(&mut command);
+        assert_eq!(said.code, 1, "{said:?}");
+        said
+    };
+    status("nobody", world.broker.servers()).says(&["group nobody: ", "no job of this group ran on the database"]);
+    let away = status(&world.group, "127.0.0.1:1");
+    away.says(&["brokers: ", "waiting for the database and the brokers"]);
+    assert_eq!(away.out.matches("brokers: ").count(), 1, "they are not asked again: {away:?}");
+}
+
 #[test]
 fn obs_04_a_redrive_goes_on_with_the_trace_of_its_message() {
     operating::trace::obs_04_a_redrive_goes_on_with_the_trace_of_its_message(Kind::Sqlite);

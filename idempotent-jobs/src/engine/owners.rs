@@ -84,7 +84,7 @@ impl Owned {
     }
 
     /// Offsets of messages in which a process was struck down: to be run first, so that whoever strikes at anything
-    /// strikes at others, and accuses none.
+    /// mostly strikes at others.
     fn struck(&self) -> impl Iterator<Item = i64> {
         let is_struck = |its: &Vec<Attempted>| its.iter().any(|attempted| attempted.deaths > 0);
         self.attempts.iter().filter(move |(_, its)| is_struck(its)).map(|(offset, _)| *offset)
